@@ -20,6 +20,9 @@ PATHS = sorted(set(PRELUDE.parent.rglob("*.lua")) - {PRELUDE, RUNS_PRELUDE, *PAR
 #: The longest body, in lines that are not blank.
 LONGEST_BODY = 80
 
+#: The longest line of any script, in characters.
+LONGEST_LINE = 120
+
 #: The longest function that scripts share, in lines.
 LONGEST_FUNCTION = 20
 
@@ -147,6 +150,16 @@ def test_bodies_are_short() -> None:
     lengths |= {name_of(path): len(_filled(_without_comments(path))) for path in PARTS}
 
     assert not {name: length for name, length in lengths.items() if length > LONGEST_BODY}
+
+
+def test_no_line_is_long() -> None:
+    lengths = {
+        f"{name_of(path)}.lua:{number}": len(line)
+        for path in (PRELUDE, RUNS_PRELUDE, *PARTS, *PATHS)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+    }
+
+    assert not {place: length for place, length in lengths.items() if length > LONGEST_LINE}
 
 
 def _filled(lines: list[str]) -> list[str]:

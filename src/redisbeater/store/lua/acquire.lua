@@ -1,5 +1,5 @@
--- Take the lock when it is free, already ours or abandoned, and record the version that beat writes. A beat that is older
--- than the data does not take the lock. One that does not get it stands by, and writes its line.
+-- Take the lock when it is free, already ours or abandoned, and record the version that beat writes. A beat that is
+-- older than the data does not take the lock. One that does not get it stands by, and writes its line.
 --
 -- KEYS[1] lock      string: token of the leader, with TTL
 -- KEYS[2] format    string: version of what beat writes
@@ -10,10 +10,10 @@
 -- ARGV[4] abandoned text: token of a leader that has stopped renewing the lock; '': none is known
 -- ARGV[5] seen_end  UNIX seconds when the lock of that leader ends; a lock that ends later was renewed
 -- ARGV[6] beat      text: the line of this beat as a standby; '': none is due
--- Returns {'ACQUIRED', '', '0', '', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it never
---      is), newer, UNIX seconds when it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no token, or
---      {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer than this beat. newer: what the key of the
---      format holds, '' when it is not newer
+-- Returns {'ACQUIRED', '', '0', '', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it
+--      never is), newer, UNIX seconds when it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no
+--      token, or {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer than this beat. newer: what
+--      the key of the format holds, '' when it is not newer
 local lock, format, beats = KEYS[1], KEYS[2], KEYS[3]
 local token, timeout, version, abandoned, seen_end, beat = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 

@@ -1,4 +1,5 @@
--- Count the entries that are late. The score of a failing entry is its next try; it is late since the fire time that it owes.
+-- Count the entries that are late. The score of a failing entry is its next try; it is late since the fire time that it
+-- owes.
 --
 -- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
 -- KEYS[2] failing   sorted set: entry key -> the fire time that it owes

@@ -1,5 +1,5 @@
--- Read a page of the entries that beat looks at later, and keep those whose fire time has passed: they are claimed, or wait
--- for another try or for their jitter. The score of such an entry only says when beat looks again.
+-- Read a page of the entries that beat looks at later, and keep those whose fire time has passed: they are claimed, or
+-- wait for another try or for their jitter. The score of such an entry only says when beat looks again.
 --
 -- Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction.
 --
@@ -18,6 +18,8 @@ local page = redis.call('ZRANGEBYSCORE', schedule, '(' .. now, latest, 'WITHSCOR
 for i = 1, #page, 2 do
   local key = page[i]
   local fields = string.sub(key, 1, #prefix) == prefix and read(key, 'look_at', 'fire_time') or {}
-  if is_later_look(page[i + 1], fields) and instant(fields.fire_time) <= tonumber(now) then keys[#keys + 1] = key end
+  if is_later_look(page[i + 1], fields) and instant(fields.fire_time) <= tonumber(now) then
+    keys[#keys + 1] = key
+  end
 end
 return cjson.encode({read = #page / 2, keys = keys})

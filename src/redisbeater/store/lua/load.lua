@@ -1,9 +1,9 @@
 -- Read entries and the clock at one instant.
 --
--- The score of an entry that is claimed, or waits for another try or for its jitter, only says when beat looks again; the
--- score returned is the fire time then. A key of another type is no entry, nor is one that is not of this schedule. The reply is one text, because a client unpacks
--- a thousand small ones slowly. An entry of more bytes than a limit is not read. When what was read is enough for one reply,
--- the others are left out.
+-- The score of an entry that is claimed, or waits for another try or for its jitter, only says when beat looks again;
+-- the score returned is the fire time then. A key of another type is no entry, nor is one that is not of this schedule.
+-- The reply is one text, because a client unpacks a thousand small ones slowly. An entry of more bytes than a limit is
+-- not read. When what was read is enough for one reply, the others are left out.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
@@ -12,11 +12,11 @@
 -- ARGV[1] prefix     text: what every entry key begins with
 -- ARGV[2] most       bytes of the texts of one entry
 -- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
--- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is none, or
---      {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim,
---      failures: how many of its runs have failed in a row, is_broken: whether it
---      is listed as such; of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not
---      stored is left out
+-- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is
+--      none, or {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin,
+--      last_error, claim, failures: how many of its runs have failed in a row, is_broken: whether it is listed as such;
+--      of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not stored is
+--      left out
 local schedule, broken, zone = KEYS[1], KEYS[2], KEYS[3]
 local prefix, most, enough = ARGV[1], ARGV[2], ARGV[3]
 local entries, bytes = {}, 0
@@ -28,7 +28,10 @@ local function load(key)
     bytes = bytes + redis.call('HSTRLEN', key, 'definition')
     return false
   end
-  local entry = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures')
+  local entry = read_bounded(
+    key, most, 0,
+    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures'
+  )
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil
   entry.is_failing = is_later and entry.last_error ~= nil

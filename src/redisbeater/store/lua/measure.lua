@@ -9,21 +9,23 @@
 -- KEYS[7] resend    sorted set: run key -> when a beat is to send it
 -- KEYS[8] totals    hash: what became of runs -> how often
 -- ARGV[1] most      number of failing entries that are looked at
--- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are, overdue: how
---      many entries wait for a time that has passed, oldest: the earliest of these times, '' without one, now: the server's
---      time, paused: whether it is, active, resend: how many runs there are, beats: the lines, totals: names and counts, as
---      HSCAN returns them, up to about 1,000}; a key of another type counts as empty
+-- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
+--      overdue: how many entries wait for a time that has passed, oldest: the earliest of these times, '' without one,
+--      now: the server's time, paused: whether it is, active, resend: how many runs there are, beats: the lines,
+--      totals: names and counts, as HSCAN returns them, up to about 1,000}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local most = ARGV[1]
 
 local overdue, oldest, now = count_late(schedule, failing, 0, most)
-local lines, counted = try('HSCAN', beats, 0, 'COUNT', 100), {}
-local cursor = '0'
+local lines = try('HSCAN', beats, 0, 'COUNT', 100)
+local counted, cursor = {}, '0'
 repeat
   local page = try('HSCAN', totals, cursor, 'COUNT', 1000) or {'0', {}}
   cursor = page[1]
-  for _, text in ipairs(page[2]) do counted[#counted + 1] = text end
+  for _, text in ipairs(page[2]) do
+    counted[#counted + 1] = text
+  end
 until cursor == '0' or #counted > 30000
 return cjson.encode({
   now = now,

@@ -1,12 +1,12 @@
 -- Return where entries come from.
 --
--- What a key of another type holds is somebody else's, and so is a hash that is not of this schedule. The reply is one text, because a client unpacks a thousand small
--- ones slowly.
+-- What a key of another type holds is somebody else's, and so is a hash that is not of this schedule. The reply is one
+-- text, because a client unpacks a thousand small ones slowly.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2..] entries  hashes: the entries
--- Returns JSON: for each entry its origin, '' for a dynamic one, the type of what is somebody else's, or false: there is
---      none
+-- Returns JSON: for each entry its origin, '' for a dynamic one, the type of what is somebody else's, or false: there
+--      is none
 local schedule = KEYS[1]
 
 local function origin(entry)

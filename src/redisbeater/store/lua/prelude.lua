@@ -15,17 +15,19 @@ local function try(command, key, ...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(command .. ': ' .. reply.err) end
 end
 
--- Remove a key, and ask with it for the commands that write entries, and for others: where the right to one is missing, the script
--- must end before a part of an entry is written, or before its run is sent. Nothing is written.
+-- Remove a key, and ask with it for the commands that write entries, and for others: where the right to one is missing,
+-- the script must end before a part of an entry is written, or before its run is sent. Nothing is written.
 local function need_rights(key, ...)
   redis.call('DEL', key)
   redis.call('HDEL', key, '')
   redis.call('ZADD', key, 'XX', 0, '')
-  for _, command in ipairs({...}) do try(command, key, '') end
+  for _, command in ipairs({...}) do
+    try(command, key, '')
+  end
 end
 
--- Return the text of a key, or its first 200 characters: beat writes none that is longer; nil where there is none, or where the
--- key holds another type.
+-- Return the text of a key, or its first 200 characters: beat writes none that is longer; nil where there is none, or
+-- where the key holds another type.
 local function text_at(key)
   local text = try('GET', key)
   return text and string.sub(text, 1, 200) or nil
@@ -36,14 +38,17 @@ local function is_name(name) return name ~= '' and #name <= 512 and string.sub(n
 
 -- Return fields of an entry by name; a field that is missing is nil. A key of another type has no fields.
 local function read(entry, ...)
-  local names, values, fields = {...}, try('HMGET', entry, ...) or {}, {}
-  for i, name in ipairs(names) do fields[name] = values[i] or nil end
+  local values = try('HMGET', entry, ...) or {}
+  local fields = {}
+  for i, name in ipairs({...}) do
+    fields[name] = values[i] or nil
+  end
   return fields
 end
 
--- Tell whether a key is that of an entry of this schedule: it is a member, or the bare name is; or the name in its definition is
--- what the key has behind our prefix, which it can be for one prefix only. Our own saves and RedBeat store that name.
--- A definition of more bytes than `most`, 1 MB by default, is not read.
+-- Tell whether a key is that of an entry of this schedule: it is a member, or the bare name is; or the name in its
+-- definition is what the key has behind our prefix, which it can be for one prefix only. Our own saves and RedBeat
+-- store that name. A definition of more bytes than `most`, 1 MB by default, is not read.
 local function is_own(schedule, key, most)
   local name = string.sub(key, #schedule - 8) -- the key of the schedule is the prefix and ':schedule'
   if try('ZSCORE', schedule, key) or try('ZSCORE', schedule, name) then return true end
@@ -52,8 +57,8 @@ local function is_own(schedule, key, most)
   return is_json and type(definition) == 'table' and definition.name == name
 end
 
--- Tell whether a key is below the prefix of another schedule, which is longer than ours. That one has entries, had some that
--- were deleted, or a beat.
+-- Tell whether a key is below the prefix of another schedule, which is longer than ours. That one has entries, had some
+-- that were deleted, or a beat.
 local function is_below_another(schedule, key)
   local colon = string.find(key, ':', #schedule - 8, true)
   while colon and colon <= #schedule + 512 do
@@ -65,12 +70,13 @@ local function is_below_another(schedule, key)
   return false
 end
 
--- Return definition, meta, recorded_run, skipped and the named fields of an entry, its `key`, and as `size` the bytes of those
--- four. Above the limit the four are not read: `oversized` has their bytes, and the size is 0. Any other field that is longer
--- than beat writes it counts as missing. `others`: how many stored fields are none of these; once all fields but those were
--- found, the remaining ones are not asked for.
+-- Return definition, meta, recorded_run, skipped and the named fields of an entry, its `key`, and as `size` the bytes
+-- of those four. Above the limit the four are not read: `oversized` has their bytes, and the size is 0. Any other field
+-- that is longer than beat writes it counts as missing. `others`: how many stored fields are none of these; once all
+-- fields but those were found, the remaining ones are not asked for.
 local function read_bounded(entry, limit, others, ...)
-  local names, count = {'definition', 'meta', 'recorded_run', 'skipped', ...}, (try('HLEN', entry) or 0) - others
+  local names = {'definition', 'meta', 'recorded_run', 'skipped', ...}
+  local count = (try('HLEN', entry) or 0) - others
   local found, texts, size = 0, 0, 0
   for i, name in ipairs(names) do
     local length = found < count and redis.call('HSTRLEN', entry, name) or 0
@@ -85,18 +91,19 @@ local function read_bounded(entry, limit, others, ...)
   return fields
 end
 
--- Tell whether an origin is that of a static entry: an application and a digest. That of a file's entry begins with 'file:'.
+-- Tell whether an origin is that of a static entry: an application and a digest. That of a file's entry begins with
+-- 'file:'.
 local function is_static_origin(origin) return (origin or '') ~= '' and string.sub(origin, 1, 5) ~= 'file:' end
 
--- Return a stored fire time as a number; nil where another program wrote something else. A sign is refused, because a dormant
--- score is a fire time with a minus in front.
+-- Return a stored fire time as a number; nil where another program wrote something else. A sign is refused, because a
+-- dormant score is a fire time with a minus in front.
 local function instant(text)
   local seconds = string.match(text or '', '^%d[%d.e+-]*$') and tonumber(text)
   return seconds and seconds >= 0 and seconds < math.huge and seconds or nil
 end
 
--- Tell whether the score only says when beat looks again: at the end of a lease, for another try, or for the jitter. Then the
--- stored fire time is the one to run. A score that another program has set since is itself the fire time.
+-- Tell whether the score only says when beat looks again: at the end of a lease, for another try, or for the jitter.
+-- Then the stored fire time is the one to run. A score that another program has set since is itself the fire time.
 local function is_later_look(score, fields)
   return score and tonumber(score) == tonumber(fields.look_at) and instant(fields.fire_time) ~= nil
 end
@@ -128,8 +135,8 @@ local function write_meta(entry, meta, recorded_run, skipped)
   redis.call('HDEL', entry, 'recorded_run')
 end
 
--- Return the SHA-1 by which a change of definition, meta or recorded run is noticed; '' when none of them is stored. Of an
--- oversized entry it is the size.
+-- Return the SHA-1 by which a change of definition, meta or recorded run is noticed; '' when none of them is stored. Of
+-- an oversized entry it is the size.
 local function digest(fields)
   if fields.oversized then return 'oversized ' .. fields.oversized end
   if not (fields.definition or fields.meta) then return '' end
@@ -140,16 +147,17 @@ end
 -- Return the last time of a line of a log, its count, its first time and its text; nil: another program wrote it.
 local function read_line(line) return string.match(line, '^(%S+) (%d+) (%S+) (.*)$') end
 
--- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line with the text of
--- the newest one is folded into it: the counts are added, and the first time stays. Missing times are now. The log no longer
--- expires, as that of a deleted entry did.
+-- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line with the
+-- text of the newest one is folded into it: the counts are added, and the first time stays. Missing times are now. The
+-- log no longer expires, as that of a deleted entry did.
 local function add_to_log(key, most, text, count, first, last)
   local now = server_time()
   local newest = try('LINDEX', key, 0)
   if newest == nil then return end
   local _, newest_count, newest_first, newest_text = read_line(newest or '')
   if newest_text == text then
-    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, newest_count + (count or 1), newest_first, text))
+    count = newest_count + (count or 1)
+    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, text))
   else
     redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
     redis.call('LTRIM', key, 0, most - 1)
@@ -157,8 +165,8 @@ local function add_to_log(key, most, text, count, first, last)
   redis.call('PERSIST', key)
 end
 
--- Store the line of a beat, and remove lines that were not written for a minute. The text is the beat's token, the seconds since
--- when it has its role, and JSON, which gets both times in front; an empty text is nothing to write.
+-- Store the line of a beat, and remove lines that were not written for a minute. The text is the beat's token, the
+-- seconds since when it has its role, and JSON, which gets both times in front; an empty text is nothing to write.
 local function write_beat(beats, text)
   local token, seconds, json = string.match(text, '^(%S+) (%S+) {(.*)$')
   local now = server_time()
@@ -171,9 +179,9 @@ local function write_beat(beats, text)
   end
 end
 
--- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of them
--- waits ('' without one), and the server's time. The score of a failing entry is its next try, but it waits since the fire
--- time that it owes.
+-- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of
+-- them waits ('' without one), and the server's time. The score of a failing entry is its next try, but it waits since
+-- the fire time that it owes.
 local function count_late(schedule, failing, seconds, most)
   local now = server_time()
   local limit = string.format('%.6f', now - seconds)
@@ -188,14 +196,16 @@ local function count_late(schedule, failing, seconds, most)
   return count, oldest, now
 end
 
--- Return what the key of the format holds when it is newer than the version that beat writes, or no version at all. Else
--- return nil, and true when the key is to be set to that version.
+-- Return what the key of the format holds when it is newer than the version that beat writes, or no version at all.
+-- Else return nil, and true when the key is to be set to that version.
 local function newer_format(key, version)
   local stored = try('GET', key)
   if stored == nil then return 'a ' .. redis.call('TYPE', key).ok end
   if not stored then return nil, true end
   local number = string.match(stored, '^%d+$') and tonumber(stored)
-  if not number or number > tonumber(version) then return stored == '' and 'an empty text' or string.sub(stored, 1, 40) end
+  if not number or number > tonumber(version) then
+    return stored == '' and 'an empty text' or string.sub(stored, 1, 40)
+  end
   return nil, number < tonumber(version)
 end
 

@@ -1,8 +1,8 @@
 -- Remove members of the schedule that stand for no entry.
 --
--- The claim does not do this itself, because it does not name the keys that it looks for: while a cluster moves the slot,
--- a hash that is still on the other node looks like none. Here they are in KEYS, and the server refuses until all are on
--- one node.
+-- The claim does not do this itself, because it does not name the keys that it looks for: while a cluster moves the
+-- slot, a hash that is still on the other node looks like none. Here they are in KEYS, and the server refuses until all
+-- are on one node.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2..] entries  hashes: what the members may stand for, two for each

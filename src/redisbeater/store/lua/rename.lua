@@ -1,5 +1,5 @@
--- Give an entry another name, with everything that is kept about it, unless a beat has claimed it. When it is executed twice,
--- because its reply was lost, the second time renames nothing and answers as the first.
+-- Give an entry another name, with everything that is kept about it, unless a beat has claimed it. When it is executed
+-- twice, because its reply was lost, the second time renames nothing and answers as the first.
 --
 -- The keys of the logs are built from a prefix and the names of the entry, and share its slot.
 --
@@ -22,8 +22,8 @@
 -- ARGV[11] line       text: what the log says of it
 -- ARGV[12] runs       JSON, where runs are tracked: {prefix: what every key begins with}; missing: they are not
 -- Returns 'RENAMED'; or 'ABSENT': there is no entry, 'EXISTS': there is one of the new name, 'NOT_OURS': the new key
---      is, or would be, another's, 'CLAIMED': a beat has claimed it, 'ACTIVE': it has a run that has not ended, or 'CONFLICT': it
---      was changed since it was read; then nothing was written
+--      is, or would be, another's, 'CLAIMED': a beat has claimed it, 'ACTIVE': it has a run that has not ended, or
+--      'CONFLICT': it was changed since it was read; then nothing was written
 local schedule, broken, failing, answer, old, new = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, message, old_name, new_name, definition, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local score, most, log, lines, line, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
@@ -32,7 +32,8 @@ local function refusal()
   if redis.call('TYPE', old).ok ~= 'hash' then return 'ABSENT' end
   if redis.call('TYPE', new).ok ~= 'none' then return is_own(schedule, new) and 'EXISTS' or 'NOT_OURS' end
   if is_below_another(schedule, new) then return 'NOT_OURS' end
-  local stored, look = read_bounded(old, most, 0, 'claim'), redis.call('ZSCORE', schedule, old)
+  local stored = read_bounded(old, most, 0, 'claim')
+  local look = redis.call('ZSCORE', schedule, old)
   if stored.claim and look and tonumber(look) > tonumber(server_time()) then return 'CLAIMED' end
   if runs and has_active_run(old, old_name) then return 'ACTIVE' end
   return digest(stored) ~= seen and 'CONFLICT'
@@ -52,12 +53,18 @@ local function rename()
   if runs then rename_runs(old_name, new_name) end
   move(schedule)
   move(failing)
-  if score ~= '' then clear_claim(new) end
-  if score ~= '' then redis.call('ZADD', schedule, score, new) end
+  if score ~= '' then
+    clear_claim(new)
+    redis.call('ZADD', schedule, score, new)
+  end
   local report = try('HGET', broken, old_name)
-  if report then redis.call('HSET', broken, new_name, report) end
-  if report then redis.call('HDEL', broken, old_name) end
-  if redis.call('TYPE', log .. old_name).ok == 'list' then redis.call('RENAME', log .. old_name, log .. new_name) end
+  if report then
+    redis.call('HSET', broken, new_name, report)
+    redis.call('HDEL', broken, old_name)
+  end
+  if redis.call('TYPE', log .. old_name).ok == 'list' then
+    redis.call('RENAME', log .. old_name, log .. new_name)
+  end
   add_to_log(log .. new_name, lines, line)
   redis.call('PUBLISH', channel, message)
   return 'RENAMED'

@@ -5,8 +5,9 @@
 -- ARGV[1] token     text: ours
 -- ARGV[2] timeout   milliseconds until it is free again unless it is renewed
 -- ARGV[3] beat      text: the line of this beat; '': none is due
--- Returns {'RENEWED', '', '0'}, {'GONE', '', '0'}: nobody holds it, {'HELD', token of the leader, milliseconds until it is
---      free (text; '-1': it never is)}: somebody else does, or {'FOREIGN', its type, '-1'}: the key holds another type
+-- Returns {'RENEWED', '', '0'}, {'GONE', '', '0'}: nobody holds it, {'HELD', token of the leader, milliseconds until it
+--      is free (text; '-1': it never is)}: somebody else does, or {'FOREIGN', its type, '-1'}: the key holds another
+--      type
 local lock, beats = KEYS[1], KEYS[2]
 local token, timeout, beat = ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,7 +1,8 @@
--- Put static entries back that were deleted, with their counters and their fire times, unless an entry of that name exists.
+-- Put static entries back that were deleted, with their counters and their fire times, unless an entry of that name
+-- exists.
 --
--- The keys of what was kept are built from a prefix and the names of the entries, and share their slot. When it is executed
--- twice, the second time finds that the entries exist.
+-- The keys of what was kept are built from a prefix and the names of the entries, and share their slot. When it is
+-- executed twice, the second time finds that the entries exist.
 --
 -- KEYS[1] schedule       sorted set: entry key -> UNIX seconds
 -- KEYS[2] statics        set: names of the static entries
@@ -10,7 +11,8 @@
 -- ARGV[2] application    text: whose entries are put back; others stay deleted
 -- ARGV[3] origin         text: the origin that they get
 -- ARGV[4..] names        the names of the entries
--- Returns for each entry 'RESTORED' or 'ABSENT': nothing was kept, its key exists, or would be one of another schedule by now
+-- Returns for each entry 'RESTORED' or 'ABSENT': nothing was kept, its key exists, or would be one of another schedule
+--      by now
 local schedule, statics = KEYS[1], KEYS[2]
 local kept, application, origin = ARGV[1], ARGV[2], ARGV[3]
 
@@ -25,7 +27,9 @@ local function restore_static(entry, name)
   if is_below_another(schedule, entry) then return 'ABSENT' end
   local score = fields.score
   fields.origin, fields.score = origin, nil
-  for field, text in pairs(fields) do redis.call('HSET', entry, field, text) end
+  for field, text in pairs(fields) do
+    redis.call('HSET', entry, field, text)
+  end
   if score then redis.call('ZADD', schedule, score, entry) end
   try('SADD', statics, name)
   redis.call('DEL', kept .. name)
@@ -33,5 +37,7 @@ local function restore_static(entry, name)
 end
 
 local outcomes = {}
-for i = 3, #KEYS do outcomes[#outcomes + 1] = restore_static(KEYS[i], ARGV[i + 1]) end
+for i = 3, #KEYS do
+  outcomes[#outcomes + 1] = restore_static(KEYS[i], ARGV[i + 1])
+end
 return outcomes

@@ -1,10 +1,10 @@
 -- Create or change entries, each if it still is what its change was based on: definition, meta, fire time and claim.
 --
--- An entry that is claimed at this moment keeps its claim, so that its run is recorded. A new score replaces that of the
--- claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come as one
--- text, because a client packs a thousand small arguments slowly. When it is executed twice, because its reply was lost, the
--- second time writes nothing and answers as the first. Of an entry that was too large to be read only the change stays. A
--- failing entry that is edited is tried again at once, and its tries are counted from 0.
+-- An entry that is claimed at this moment keeps its claim, so that its run is recorded. A new score replaces that of
+-- the claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come
+-- as one text, because a client packs a thousand small arguments slowly. When it is executed twice, because its reply
+-- was lost, the second time writes nothing and answers as the first. Of an entry that was too large to be read only the
+-- change stays. A failing entry that is edited is tried again at once, and its tries are counted from 0.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
@@ -15,22 +15,26 @@
 -- KEYS[7..] entries   hashes: the entries
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
--- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
---                     of a static entry (its application, and a digest of its declaration) or of a file's entry; what is missing keeps what is
---                     stored. log: a line for the log; skipped: that of a backup. Then what was read, missing where there was
---                     none: seen (the digest of what is stored), planned (the fire time), claim
+-- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run,
+--                     origin of a static entry (its application, and a digest of its declaration) or of a file's entry;
+--                     what is missing keeps what is stored. log: a line for the log; skipped: that of a backup. Then
+--                     what was read, missing where there was none: seen (the digest of what is stored), planned (the
+--                     fire time), claim
 -- ARGV[4] most        bytes of the texts of one entry
 -- ARGV[5] log         text: the key of a log, without the name of its entry
 -- ARGV[6] lines       number of lines that a log keeps
 -- ARGV[7] planned_by  text: the zone by which the scores were planned where none is stored; '': it is
--- ARGV[8] runs        JSON, where runs are tracked: {prefix: what every key begins with, limit and retention: how many runs of an
---                     entry are kept, and for how many milliseconds}; a change then may have switches: 'enabled' or 'disabled';
---                     missing: they are not
--- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, 'FOREIGN': the
---      key holds something that is no entry, or 'NOT_OURS': it is not of this schedule, or would be another's
+-- ARGV[8] runs        JSON, where runs are tracked: {prefix: what every key begins with, limit and retention: how many
+--                     runs of an entry are kept, and for how many milliseconds}; a change then may have switches:
+--                     'enabled' or 'disabled'; missing: they are not
+-- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, 'FOREIGN':
+--      the key holds something that is no entry, or 'NOT_OURS': it is not of this schedule, or would be another's
 local schedule, broken, statics, failing, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local channel, message, changes, most, log, lines, planned_by, runs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local scores, unwritten, rows = {}, {}, cjson.decode(changes)
+local channel, message, changes, most, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local planned_by, runs = ARGV[7], ARGV[8]
+
+local rows = cjson.decode(changes)
+local scores, unwritten = {}, {}
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
@@ -40,7 +44,8 @@ local function refusal(key, change)
   local score = redis.call('ZSCORE', schedule, key)
   if not score and not is_own(schedule, key, most) then return 'NOT_OURS' end
   local planned = is_later_look(score, stored) and stored.fire_time or score or nil
-  if planned ~= change.planned or stored.claim ~= change.claim or digest(stored) ~= (change.seen or '') then return 'CONFLICT' end
+  if planned ~= change.planned or stored.claim ~= change.claim then return 'CONFLICT' end
+  if digest(stored) ~= (change.seen or '') then return 'CONFLICT' end
   if stored.oversized then redis.call('HDEL', key, 'meta', 'recorded_run', 'skipped') end
 end
 
@@ -51,13 +56,17 @@ local function save(key, change)
     redis.call('HSET', key, 'origin', change.origin)
     try(is_static_origin(change.origin) and 'SADD' or 'SREM', statics, change.name)
   end
-  local was_failing, score = change.seen and clear_failure(failing, key), change.score
+  local was_failing = change.seen and clear_failure(failing, key)
+  local score = change.score
   if score and change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now') end
   if was_failing and not score and not change.claim and read(key, 'fire_time').fire_time == change.planned then
     score = change.planned
     redis.call('HSET', key, 'look_at', score)
   end
-  if score then scores[#scores + 1], scores[#scores + 2] = score, key end
+  if score then
+    scores[#scores + 1] = score
+    scores[#scores + 1] = key
+  end
   if runs and change.switches then switch_runs(key, change) end
   if change.log then add_to_log(log .. change.name, lines, change.log) end
   try('HDEL', broken, change.name)
@@ -67,7 +76,11 @@ local given = given_answer(answer)
 if given then return given end
 for i = 7, #KEYS do
   local word = refusal(KEYS[i], rows[i - 6])
-  if word then unwritten[#unwritten + 1] = {i - 6, word} else save(KEYS[i], rows[i - 6]) end
+  if word then
+    unwritten[#unwritten + 1] = {i - 6, word}
+  else
+    save(KEYS[i], rows[i - 6])
+  end
 end
 if planned_by ~= '' and #scores > 0 then redis.call('SET', zone, planned_by, 'NX') end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end

@@ -1,5 +1,5 @@
--- Put an entry back that was deleted, unless another one has its name. When it is executed twice, because its reply was lost,
--- the second time restores nothing and answers as the first.
+-- Put an entry back that was deleted, unless another one has its name. When it is executed twice, because its reply was
+-- lost, the second time restores nothing and answers as the first.
 --
 -- The key of the log is built from a prefix and the name of the entry, and shares its slot.
 --
@@ -15,8 +15,8 @@
 -- ARGV[4] log       text: the key of a log, without the name of its entry
 -- ARGV[5] lines     number of lines that a log keeps
 -- ARGV[6] line      text: what the log says of it
--- Returns 'RESTORED'; or 'ABSENT': nothing is kept, 'EXISTS': there is an entry of that name, or 'NOT_OURS': its key is, or would
---      be, another's by now; then nothing was written
+-- Returns 'RESTORED'; or 'ABSENT': nothing is kept, 'EXISTS': there is an entry of that name, or 'NOT_OURS': its key
+--      is, or would be, another's by now; then nothing was written
 local schedule, statics, deleted, answer, kept, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, name, score, log, lines, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
@@ -25,7 +25,9 @@ local function restore_copy()
   if not fields.definition then return 'ABSENT' end
   if redis.call('TYPE', entry).ok ~= 'none' then return is_own(schedule, entry) and 'EXISTS' or 'NOT_OURS' end
   if is_below_another(schedule, entry) then return 'NOT_OURS' end
-  for field, text in pairs(fields) do redis.call('HSET', entry, field, text) end
+  for field, text in pairs(fields) do
+    redis.call('HSET', entry, field, text)
+  end
   redis.call('ZADD', schedule, score, entry)
   if fields.origin then try('SADD', statics, name) end
   redis.call('DEL', kept)

@@ -1,9 +1,10 @@
--- Read what a picture shows of the newest runs of several entries, at one instant, the newest of each first. A field that is
--- longer than beat writes it is cut.
+-- Read what a picture shows of the newest runs of several entries, at one instant, the newest of each first. A field
+-- that is longer than beat writes it is cut.
 --
 -- KEYS[1..] histories  sorted sets: run key -> when it was sent
 -- ARGV[1] limit        number of runs of each
--- Returns JSON: for each history rows of run key, state, fire_time, sent_at, started_at, seen_at, finished_at; '' where one is
+-- Returns JSON: for each history rows of run key, state, fire_time, sent_at, started_at, seen_at, finished_at; '' where
+--      one is
 -- missing
 local limit = ARGV[1]
 
@@ -13,7 +14,9 @@ for i = 1, #KEYS do
   for place, key in ipairs(try('ZREVRANGE', KEYS[i], 0, limit - 1) or {}) do
     local row = try('HMGET', key, 'state', 'fire_time', 'sent_at', 'started_at', 'seen_at', 'finished_at') or {}
     rows[place] = {key}
-    for field = 1, 6 do rows[place][field + 1] = string.sub(row[field] or '', 1, 40) end
+    for field = 1, 6 do
+      rows[place][field + 1] = string.sub(row[field] or '', 1, 40)
+    end
   end
   found[i] = rows
 end

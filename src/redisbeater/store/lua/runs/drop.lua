@@ -1,9 +1,9 @@
 -- Let the lease of an execution that died end soon: the broker may give its message out again until then.
 --
--- Where Redis was away until the execution died, its start could not be written. It is then recorded as started first: its
--- message is gone, and a run that counts as sent would wait for a start that never comes. A second execution of this script does
--- not make the lease longer. Whether the broker gives the message out again is known here for certain, and replaces what was
--- stored with the start.
+-- Where Redis was away until the execution died, its start could not be written. It is then recorded as started first:
+-- its message is gone, and a run that counts as sent would wait for a start that never comes. A second execution of
+-- this script does not make the lease longer. Whether the broker gives the message out again is known here for certain,
+-- and replaces what was stored with the start.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -16,8 +16,11 @@
 local run_key = KEYS[1]
 local prefix, holder, seconds, error_text, attempt, fields = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-local stored, is_redelivered = cjson.decode(fields), false
-for i = 1, #stored, 2 do if stored[i] == 'acks_late' then is_redelivered = true end end
+local stored = cjson.decode(fields)
+local is_redelivered = false
+for i = 1, #stored, 2 do
+  if stored[i] == 'acks_late' then is_redelivered = true end
+end
 
 local function start(run)
   local now = server_time()

@@ -1,10 +1,10 @@
 -- Record the end of an execution of a run: a final state, or RETRY, which is none.
 --
--- It is recorded and counted once for each holder. The end of an older attempt counts as long as the next attempt has not
--- started, if it is a SUCCESS; any other end only as long as beat has not taken the next attempt. Where one process reports for
--- another, the holder is what the tokens of that other process begin with; where no execution has begun, it is empty. If a copy
--- of the message of a lost run expires, the run has not ended. A RETRY is ignored once the next try has begun: it was recorded
--- before, or comes too late.
+-- It is recorded and counted once for each holder. The end of an older attempt counts as long as the next attempt has
+-- not started, if it is a SUCCESS; any other end only as long as beat has not taken the next attempt. Where one process
+-- reports for another, the holder is what the tokens of that other process begin with; where no execution has begun, it
+-- is empty. If a copy of the message of a lost run expires, the run has not ended. A RETRY is ignored once the next try
+-- has begun: it was recorded before, or comes too late.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -17,8 +17,8 @@
 -- ARGV[8] retry_in   seconds until its next try may start; '': none
 -- ARGV[9] seconds    how long it took; '': not known
 -- ARGV[10] fields    JSON: names and values to store with it: error, result, note
--- ARGV[11] first     JSON: names and values for a run of which nothing is stored: name, task, fire_time, worker and pid as start
---                    takes them. With a name that no entry can have, nothing is recorded
+-- ARGV[11] first     JSON: names and values for a run of which nothing is stored: name, task, fire_time, worker and pid
+--                    as start takes them. With a name that no entry can have, nothing is recorded
 -- ARGV[12] step      number: how often the run was published by itself before this execution
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]
@@ -27,20 +27,35 @@ local wait, retry_in, seconds, fields, first, step = ARGV[7], ARGV[8], ARGV[9], 
 
 local function create()
   local terms, is_begun = cjson.decode(first), holder ~= ''
-  local new = {attempt = attempt, started_at = seconds ~= '' and server_time(-seconds), starts = is_begun and 1, holder = is_begun and holder}
-  for field, text in pairs(new) do if text then terms[#terms + 1], terms[#terms + 2] = field, text end end
-  if not is_name(terms[2]) or not try('HSET', run_key, 'state', is_begun and 'STARTED' or 'SENT', unpack(terms)) then return end
+  local new = {
+    attempt = attempt,
+    started_at = seconds ~= '' and server_time(-seconds),
+    starts = is_begun and 1,
+    holder = is_begun and holder,
+  }
+  for field, text in pairs(new) do
+    if text then append(terms, field, text) end
+  end
+  if not is_name(terms[2]) then return end
+  if not try('HSET', run_key, 'state', is_begun and 'STARTED' or 'SENT', unpack(terms)) then return end
   try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', new.started_at or server_time(), run_key)
   return read_run(run_key)
 end
 
-local function is_of_holder(run) return holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder end
+local function is_of_holder(run)
+  return holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder
+end
 
 local function refusal(run)
-  if state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step then return 'FINISHED' end
-  local is_over = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true) or state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
+  local is_late_retry = state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step
+  if is_late_retry then return 'FINISHED' end
+  local has_ended = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true)
+  local is_copy = state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
+  local is_over = has_ended or is_copy
   local is_ours = is_of_holder(run)
-  if run.state == state or is_over and is_ours then return (is_ours or holder == '') and 'FINISHED' or 'LATE' end
+  if run.state == state or is_over and is_ours then
+    return (is_ours or holder == '') and 'FINISHED' or 'LATE'
+  end
   local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
   local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS'
   return is_late and 'LATE'
@@ -48,23 +63,31 @@ end
 
 local function finish(run)
   local texts = cjson.decode(fields)
-  if tonumber(attempt) ~= run.attempt then texts[#texts + 1], texts[#texts + 2] = 'attempt', attempt end
+  if tonumber(attempt) ~= run.attempt then append(texts, 'attempt', attempt) end
   if state == 'RETRY' then
     redis.call('HSET', run_key, 'state', state, unpack(texts))
-    if run.state == 'LOST' then forget_end(prefix, run_key) list_active(prefix, run.name, run_key) end
+    if run.state == 'LOST' then
+      forget_end(prefix, run_key)
+      list_active(prefix, run.name, run_key)
+    end
     await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0))
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
-  if holder ~= '' and not is_of_holder(run) then texts[#texts + 1], texts[#texts + 2] = 'holder', holder end -- it may say so again
+  if holder ~= '' and not is_of_holder(run) then append(texts, 'holder', holder) end -- it may say so again
   local now, started_at = tonumber(server_time()), instant(run.started_at)
   local ends = seconds ~= '' and started_at and started_at + seconds or now
-  run.took, run.finished_at = tonumber(seconds) or started_at and math.max(now - started_at, 0), string.format('%.6f', math.min(ends, now))
-  if ends > now + 1 then texts[#texts + 1], texts[#texts + 2] = 'started_at', server_time(-seconds) end
+  run.took = tonumber(seconds) or started_at and math.max(now - started_at, 0)
+  run.finished_at = string.format('%.6f', math.min(ends, now))
+  if ends > now + 1 then append(texts, 'started_at', server_time(-seconds)) end
   end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not run.counted, texts)
   if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
 end
 
 local run = read_run(run_key) or create()
 local word = run and refusal(run)
-if word == 'LATE' and holder ~= '' then redis.call('HSETNX', run_key, 'note', '2 executions') elseif run and not word then finish(run) end
+if word == 'LATE' and holder ~= '' then
+  redis.call('HSETNX', run_key, 'note', '2 executions')
+elseif run and not word then
+  finish(run)
+end
 return word or 'FINISHED'

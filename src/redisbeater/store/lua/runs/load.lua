@@ -1,5 +1,5 @@
--- Read runs at one instant. A field that is longer than beat writes it counts as missing. When what was read is enough for one
--- reply, the others are left out.
+-- Read runs at one instant. A field that is longer than beat writes it counts as missing. When what was read is enough
+-- for one reply, the others are left out.
 --
 -- KEYS[1..] runs     hashes: the runs
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -13,7 +13,8 @@ local runs, bytes = {}, 0
 for i = 1, #KEYS do
   if bytes < tonumber(enough) then
     local run = describe_run(prefix, KEYS[i], payload == '1' and most)
-    runs[i], bytes = run or false, bytes + (run and #(run.payload or '') or 0)
+    runs[i] = run or false
+    bytes = bytes + (run and #(run.payload or '') or 0)
   end
 end
 return cjson.encode({runs = runs})

@@ -1,6 +1,6 @@
--- Record that a run is lost, or has expired, if its lease is still as it was read. That is final, unless beat is to send the run
--- again as the next attempt. When the script is executed twice, because its reply was lost, the second time writes nothing and
--- answers as the first.
+-- Record that a run is lost, or has expired, if its lease is still as it was read. That is final, unless beat is to
+-- send the run again as the next attempt. When the script is executed twice, because its reply was lost, the second
+-- time writes nothing and answers as the first.
 --
 -- KEYS[1] run_key    hash: the run
 -- KEYS[2] active     sorted set: run key -> when its lease ends, or until when it may wait for its start
@@ -32,13 +32,18 @@ local function requeue(run)
 end
 
 local function lose()
-  local run, score = read_run(run_key), try('ZSCORE', active, run_key)
+  local run = read_run(run_key)
+  local score = try('ZSCORE', active, run_key)
   local is_as_read = seen ~= '' and score == seen or seen == '' and run and (run.state == 'SENT' or run.taken)
   if not run or not is_as_read then return 'ALIVE' end
   if note ~= '' then redis.call('HSET', run_key, seen == '' and 'error' or 'note', note) end
   if line ~= '' then log_run(prefix, run.name, lines, line, retention) end
   local is_failure = state == 'LOST' and seen ~= ''
-  if delay ~= '' then requeue(run) else end_run(prefix, limit, retention, run, state, is_failure, is_failure and {'counted', '1'}) end
+  if delay ~= '' then
+    requeue(run)
+  else
+    end_run(prefix, limit, retention, run, state, is_failure, is_failure and {'counted', '1'})
+  end
   return 'LOST'
 end
 

@@ -1,5 +1,6 @@
--- Return active runs whose lease is over for some time, the oldest first, with what is needed to send them again. Members that
--- stand for no run are removed, so that they hold up nobody. When what was read is enough for one reply, the others are left out.
+-- Return active runs whose lease is over for some time, the oldest first, with what is needed to send them again.
+-- Members that stand for no run are removed, so that they hold up nobody. When what was read is enough for one reply,
+-- the others are left out.
 --
 -- KEYS[1] active     sorted set: run key -> when its lease ends, or until when it may wait for its start
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -12,10 +13,13 @@ local active = KEYS[1]
 local prefix, limit, most, enough, over = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local runs, bytes = {}, 0
-for _, key in ipairs(try('ZRANGEBYSCORE', active, '-inf', over == '0' and server_time() or server_time(-over), 'LIMIT', 0, limit) or {}) do
+local latest = over == '0' and server_time() or server_time(-over)
+for _, key in ipairs(try('ZRANGEBYSCORE', active, '-inf', latest, 'LIMIT', 0, limit) or {}) do
   local run = bytes < tonumber(enough) and describe_run(prefix, key, most)
   if run then
-    runs[#runs + 1], bytes, run.key = run, bytes + #(run.payload or ''), key
+    run.key = key
+    runs[#runs + 1] = run
+    bytes = bytes + #(run.payload or '')
   elseif bytes < tonumber(enough) then
     redis.call('ZREM', active, key)
   end

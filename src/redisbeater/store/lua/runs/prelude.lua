@@ -1,5 +1,13 @@
--- Functions that the scripts of runs share. The loader puts them behind the other prelude, in front of scripts that read or
--- write runs. Keys are built from the prefix of the schedule and the name that is stored with the run: they share its slot.
+-- Functions that the scripts of runs share. The loader puts them behind the other prelude, in front of scripts that
+-- read or write runs. Keys are built from the prefix of the schedule and the name that is stored with the run: they
+-- share its slot.
+
+-- Add values to the end of a list; none of them is nil.
+local function append(list, ...)
+  for _, value in ipairs({...}) do
+    list[#list + 1] = value
+  end
+end
 
 -- Return a stored whole number; 0 where another program wrote something else.
 local function whole(text)
@@ -7,13 +15,14 @@ local function whole(text)
   return digits and #digits < 16 and tonumber(digits) or 0
 end
 
--- Add to a field that counts, from 0 where another program wrote no number. Return the new count; nil: unknown, or the key holds
--- another type.
+-- Add to a field that counts, from 0 where another program wrote no number. Return the new count; nil: unknown, or the
+-- key holds another type.
 local function count(key, field, number)
   local reply = redis.pcall('HINCRBY', key, field, number or 1)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
-  if not string.find(reply.err, 'not an integer') and not string.find(reply.err, 'overflow') then error('HINCRBY: ' .. reply.err) end
+  local is_no_count = string.find(reply.err, 'not an integer') or string.find(reply.err, 'overflow')
+  if not is_no_count then error('HINCRBY: ' .. reply.err) end
   redis.call('HSET', key, field, number or 1)
 end
 
@@ -23,27 +32,35 @@ local function is_run(fields)
   return is_name(fields.name or '') and string.find(states, ' ' .. (fields.state or ' ') .. ' ', 1, true) ~= nil
 end
 
--- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key by then, so
--- that the entry must be a member as well.
+-- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key
+-- by then, so that the entry must be a member as well.
 local function exists(prefix, name)
   local key = prefix .. name
   return redis.call('EXISTS', key) == 1 and try('ZSCORE', prefix .. ':schedule', key) and true or false
 end
 
 -- Return the key of the run of an entry that waits for the end of the one before it; nil: there is none.
-local function buffered_of(prefix, name) return exists(prefix, name) and read(prefix .. name, 'buffered').buffered or nil end
+local function buffered_of(prefix, name)
+  return exists(prefix, name) and read(prefix .. name, 'buffered').buffered or nil
+end
 
 -- Return the fields of a run by which scripts decide, and its key; nil where the key holds no run.
 local function read_run(key)
-  local run = read(key, 'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at', 'stop', 'alone', 'taken', 'expires', 'counted')
+  local run = read(
+    key,
+    'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at',
+    'stop', 'alone', 'taken', 'expires', 'counted'
+  )
   if not is_run(run) then return nil end
-  run.key, run.attempt, run.step = key, math.max(whole(run.attempt), 1), whole(run.step)
+  run.key = key
+  run.attempt = math.max(whole(run.attempt), 1)
+  run.step = whole(run.step)
   run.starts = run.starts and whole(run.starts) or run.started_at and 1 or 0
   return run
 end
 
--- Return the key of what is needed to send a run again. It is no field of the run: Redis keeps a hash with one long field in
--- three times the memory.
+-- Return the key of what is needed to send a run again. It is no field of the run: Redis keeps a hash with one long
+-- field in three times the memory.
 local function payload_of(prefix, key) return prefix .. ':payload:' .. string.sub(key, #prefix + 6) end
 
 -- Remove the record of a run; a member of its entry's history that another program wrote is left alone.
@@ -58,14 +75,15 @@ local function forget_end(prefix, key, ...)
   redis.call('PERSIST', payload_of(prefix, key))
 end
 
--- Store that a run which waits for beat expires in a year: if tracking is switched off meanwhile, nobody sends or removes it.
+-- Store that a run which waits for beat expires in a year: if tracking is switched off meanwhile, nobody sends or
+-- removes it.
 local function keep_waiting(prefix, key)
   redis.call('PEXPIRE', key, 366 * 86400000)
   redis.call('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
 end
 
--- Tell whether a run is active: its lease has not ended, or beat is to send it. The second answer is whether it is listed
--- at all: the lease of one that is lost may have ended before beat has seen that.
+-- Tell whether a run is active: its lease has not ended, or beat is to send it. The second answer is whether it is
+-- listed at all: the lease of one that is lost may have ended before beat has seen that.
 local function is_active(prefix, key, now)
   local lease = try('ZSCORE', prefix .. ':active', key)
   if lease and tonumber(lease) > tonumber(now) then return true, true end
@@ -73,15 +91,17 @@ local function is_active(prefix, key, now)
   return is_to_be_sent and true, is_to_be_sent or lease
 end
 
--- Tell whether a lost run is to be sent again and beat has not taken it yet: an execution that is alive may still have it back.
+-- Tell whether a lost run is to be sent again and beat has not taken it yet: an execution that is alive may still have
+-- it back.
 local function can_return(prefix, run)
   return run.state == 'LOST' and not run.taken and try('ZSCORE', prefix .. ':resend', run.key) and true
 end
 
--- Return the keys of active runs of an entry, at most `most`, without the one to except. Members that are not listed any more are
--- removed.
+-- Return the keys of active runs of an entry, at most `most`, without the one to except. Members that are not listed
+-- any more are removed.
 local function active_of(prefix, name, most, except)
-  local set, now, found, cursor, pages = prefix .. ':active:' .. name, server_time(), {}, '0', 0
+  local set, now = prefix .. ':active:' .. name, server_time()
+  local found, cursor, pages = {}, '0', 0
   if (try('SCARD', set) or 0) == 0 then return found end
   repeat
     local page = try('SSCAN', set, cursor, 'COUNT', 10) or {'0', {}}
@@ -91,15 +111,19 @@ local function active_of(prefix, name, most, except)
       if not listed then redis.call('SREM', set, key) end
       if active and key ~= except and #found < most then found[#found + 1] = key end
     end
-    cursor, pages = page[1], pages + 1
+    cursor = page[1]
+    pages = pages + 1
   until cursor == '0' or pages >= 100
   return found
 end
 
--- Return for how many seconds another run is active, where an entry has one run at a time and the lease of this one is over;
--- nil: nothing is in its way. A run that is `taken` may start: beat has just sent it, and the commit that lists it may follow.
+-- Return for how many seconds another run is active, where an entry has one run at a time and the lease of this one is
+-- over; nil: nothing is in its way. A run that is `taken` may start: beat has just sent it, and the commit that lists
+-- it may follow.
 local function rest_of_another(prefix, run, now)
-  local function lease_of(key) return tonumber(try('ZSCORE', prefix .. ':active', key) or 0) end
+  local function lease_of(key)
+    return tonumber(try('ZSCORE', prefix .. ':active', key) or 0)
+  end
   if run.alone ~= '1' or run.taken or lease_of(run.key) > tonumber(now) then return nil end
   local other = active_of(prefix, run.name, 1, run.key)[1]
   return other and math.max(lease_of(other) - now, 5)
@@ -137,22 +161,25 @@ local function send_time(history, key, state, now)
   return known and string.format('%.6f', known) or now
 end
 
--- Store a run that was sent, or that is to wait. If its worker was quicker and has stored it, only what is missing is written.
--- Nothing is written if it was recorded before, nor if only the history has it: then somebody has deleted the record, and the run
--- may have ended. Return whether to count it as sent now.
+-- Store a run that was sent, or that is to wait. If its worker was quicker and has stored it, only what is missing is
+-- written. Nothing is written if it was recorded before, nor if only the history has it: then somebody has deleted the
+-- record, and the run may have ended. Return whether to count it as sent now.
 local function record_run(prefix, wait, new, now)
-  local key, history, is_sent = prefix .. ':run:' .. new.id, prefix .. ':runs:' .. new.name, new.state ~= 'BUFFERED'
+  local key = prefix .. ':run:' .. new.id
+  local history = prefix .. ':runs:' .. new.name
+  local is_sent = new.state ~= 'BUFFERED'
   local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
   if state and (sent_at or not is_sent) then return false end
   if not state and try('ZADD', history, 'NX', now, key) == 0 then return is_sent end
-  local terms = is_sent and {'name', new.name, 'sent_at', send_time(history, key, state, now)} or {'name', new.name}
-  if not state then terms[#terms + 1], terms[#terms + 2] = 'state', new.state or 'SENT' end
-  if not state and new.attempt then terms[#terms + 1], terms[#terms + 2] = 'attempt', new.attempt end
-  for i, text in ipairs(terms) do new.fields[#new.fields + 1] = text end
+  append(new.fields, 'name', new.name)
+  if is_sent then append(new.fields, 'sent_at', send_time(history, key, state, now)) end
+  if not state then append(new.fields, 'state', new.state or 'SENT') end
+  if not state and new.attempt then append(new.fields, 'attempt', new.attempt) end
   redis.call('HSET', key, unpack(new.fields))
   if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
   new.key = key
-  if not is_sent then keep_waiting(prefix, key) elseif not state then await_start(prefix, wait, new, new.eta or now) end
+  if not is_sent then keep_waiting(prefix, key) end
+  if is_sent and not state then await_start(prefix, wait, new, new.eta or now) end
   return is_sent
 end
 
@@ -167,13 +194,15 @@ local function buffer(prefix, name, key)
   if exists(prefix, name) then redis.call('HSET', prefix .. name, 'buffered', key) end
 end
 
--- Schedule the waiting run of an entry if no other is active, or in any case `at_once`, and wake beats. `key`: that run, if known.
+-- Schedule the waiting run of an entry if no other is active, or in any case `at_once`, and wake beats. `key`: that
+-- run, if known.
 local function release_buffered(prefix, name, at_once, key)
   key = key or buffered_of(prefix, name)
   if not key or not at_once and #active_of(prefix, name, 1, key) > 0 then return end
   if exists(prefix, name) then redis.call('HDEL', prefix .. name, 'buffered') end
   local run = read_run(key)
-  if not run or run.state ~= 'BUFFERED' or not try('ZADD', prefix .. ':resend', server_time(), key) then return end
+  if not run or run.state ~= 'BUFFERED' then return end
+  if not try('ZADD', prefix .. ':resend', server_time(), key) then return end
   try('SADD', prefix .. ':active:' .. name, key)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
 end
@@ -194,11 +223,14 @@ local function count_total(prefix, what, task, number)
   count(totals, what .. ' other', number)
 end
 
--- Add the seconds that a run took, if they are known, to the totals of its task, under the smallest bound that is not exceeded.
+-- Add the seconds that a run took, if they are known, to the totals of its task, under the smallest bound that is not
+-- exceeded.
 local function count_duration(prefix, run)
-  local bound = '+Inf'
   if not run.took then return end
-  for _, most in ipairs({86400, 14400, 3600, 900, 300, 60, 15, 5, 1, 0.5, 0.1}) do if run.took <= most then bound = most end end
+  local bound = '+Inf'
+  for _, most in ipairs({86400, 14400, 3600, 900, 300, 60, 15, 5, 1, 0.5, 0.1}) do
+    if run.took <= most then bound = most end
+  end
   count_total(prefix, '<=' .. bound, run.task)
   count_total(prefix, 'ms', run.task, math.floor(run.took * 1000))
 end
@@ -210,15 +242,16 @@ local function log_run(prefix, name, lines, line, retention)
   if not exists(prefix, name) then redis.call('PEXPIRE', log, retention) end
 end
 
--- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. If its record were removed, the commit
--- would store a new one, of a run that waits for a worker. Beat may have died before that commit, so it is awaited for an hour.
+-- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. If its record were removed,
+-- the commit would store a new one, of a run that waits for a worker. Beat may have died before that commit, so it is
+-- awaited for an hour.
 local function awaits_commit(key)
   local run = read(key, 'sent_at', 'finished_at')
   return not run.sent_at and instant(run.finished_at) and run.finished_at + 3600 > tonumber(server_time())
 end
 
--- Remove the oldest runs of a history that have ended, at most `most`. Runs that are active, that wait, or that beat has not
--- recorded as sent yet are passed over, a thousand at most.
+-- Remove the oldest runs of a history that have ended, at most `most`. Runs that are active, that wait, or that beat
+-- has not recorded as sent yet are passed over, a thousand at most.
 local function remove_ended(prefix, index, most, buffered)
   local passed, page = 0, nil
   repeat
@@ -226,18 +259,25 @@ local function remove_ended(prefix, index, most, buffered)
     for _, key in ipairs(page) do
       local _, is_listed = is_active(prefix, key, 0)
       local is_kept = is_listed or key == buffered or awaits_commit(key)
-      passed, most = passed + (is_kept and 1 or 0), most - (is_kept and 0 or 1)
-      if not is_kept then redis.call('ZREM', index, key) end
-      if not is_kept then delete_run(prefix, key) end
+      if is_kept then
+        passed = passed + 1
+      else
+        most = most - 1
+        redis.call('ZREM', index, key)
+        delete_run(prefix, key)
+      end
     end
   until most <= 0 or #page == 0 or passed >= 1000
 end
 
--- Remove the oldest ended runs of an entry beyond `limit`, and let its history expire after `retention` once no run is active or
--- waits: a run that takes longer must still be listed at its end.
+-- Remove the oldest ended runs of an entry beyond `limit`, and let its history expire after `retention` once no run is
+-- active or waits: a run that takes longer must still be listed at its end.
 local function cap_history(prefix, name, limit, retention, buffered)
-  local index, active = prefix .. ':runs:' .. name, try('SCARD', prefix .. ':active:' .. name) or 0
-  if active > 0 and #active_of(prefix, name, 10) == 0 then active = try('SCARD', prefix .. ':active:' .. name) or 0 end
+  local index, set = prefix .. ':runs:' .. name, prefix .. ':active:' .. name
+  local active = try('SCARD', set) or 0
+  if active > 0 and #active_of(prefix, name, 10) == 0 then
+    active = try('SCARD', set) or 0
+  end
   local excess = (try('ZCARD', index) or 0) - limit - active
   if excess > 0 then remove_ended(prefix, index, excess, buffered) end
   if active == 0 and not buffered then redis.call('PEXPIRE', index, retention) end
@@ -245,12 +285,16 @@ end
 
 -- Return all fields of a run but its payload.
 local function fields_of(key)
-  return read(key, 'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late', 'sent_at', 'started_at',
-    'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note', 'by', 'restart_of', 'stop', 'alone', 'expires', 'taken')
+  return read(
+    key,
+    'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late',
+    'sent_at', 'started_at', 'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note',
+    'by', 'restart_of', 'stop', 'alone', 'expires', 'taken'
+  )
 end
 
--- Store the end of a run with further fields; it expires after `retention`. What is needed to send it again is deleted after a
--- SUCCESS, and expires with any other run.
+-- Store the end of a run with further fields; it expires after `retention`. What is needed to send it again is deleted
+-- after a SUCCESS, and expires with any other run.
 local function store_end(prefix, retention, run, state, fields)
   redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields))
   if run.taken then redis.call('HDEL', run.key, 'taken') end
@@ -262,7 +306,8 @@ local function store_end(prefix, retention, run, state, fields)
   end
 end
 
--- Store the end of a run with further fields, count it unless its entry was deleted, and schedule the run that waited for it.
+-- Store the end of a run with further fields, count it unless its entry was deleted, and schedule the run that waited
+-- for it.
 local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   local entry = prefix .. run.name
   store_end(prefix, retention, run, state, fields or {})
@@ -278,13 +323,19 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
 end
 
--- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and resend_at, as a
--- reply has them; nil where the key holds no run. A text that is longer than beat writes it is left out.
+-- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and
+-- resend_at, as a reply has them; nil where the key holds no run. A text that is longer than beat writes it is left
+-- out.
 local function describe_run(prefix, key, most)
   local run = fields_of(key)
   if not is_run(run) then return nil end
-  for field, text in pairs(run) do if #text > 4096 then run[field] = nil end end
-  if most and (try('STRLEN', payload_of(prefix, key)) or 0) <= tonumber(most) then run.payload = try('GET', payload_of(prefix, key)) or nil end
+  for field, text in pairs(run) do
+    if #text > 4096 then run[field] = nil end
+  end
+  local payload = payload_of(prefix, key)
+  if most and (try('STRLEN', payload) or 0) <= tonumber(most) then
+    run.payload = try('GET', payload) or nil
+  end
   run.lease_end = try('ZSCORE', prefix .. ':active', key) or nil
   run.resend_at = try('ZSCORE', prefix .. ':resend', key) or nil
   return run

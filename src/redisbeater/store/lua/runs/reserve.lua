@@ -1,5 +1,5 @@
--- Record a run that a program is about to send, or buffer it, where the policy of its entry lets it. When it is executed twice,
--- because its reply was lost, the second time writes nothing and answers as the first.
+-- Record a run that a program is about to send, or buffer it, where the policy of its entry lets it. When it is
+-- executed twice, because its reply was lost, the second time writes nothing and answers as the first.
 --
 -- KEYS[1] entry      hash: the entry
 -- KEYS[2] schedule   sorted set: entry key -> UNIX seconds
@@ -8,8 +8,8 @@
 -- ARGV[2] wait       seconds that a run may wait for its start
 -- ARGV[3] overlap    text: allow, skip, buffer_one or cancel_other
 -- ARGV[4] text       JSON of the run, as commit takes it, but for its state
--- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'CLAIMED': a beat has claimed the entry, or
---      'BUSY': these runs are in its way; of the last two nothing was written
+-- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'CLAIMED': a beat has claimed the
+--      entry, or 'BUSY': these runs are in its way; of the last two nothing was written
 local entry, schedule, answer = KEYS[1], KEYS[2], KEYS[3]
 local prefix, wait, overlap, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

@@ -1,5 +1,5 @@
--- Ask to stop a run. One that waits for beat is revoked at once; one that has ended is left as it is. When it is executed twice,
--- because its reply was lost, the second time writes nothing and answers as the first.
+-- Ask to stop a run. One that waits for beat is revoked at once; one that has ended is left as it is. When it is
+-- executed twice, because its reply was lost, the second time writes nothing and answers as the first.
 --
 -- KEYS[1] run_key    hash: the run
 -- KEYS[2] answer     string: what this call has answered, kept for a minute

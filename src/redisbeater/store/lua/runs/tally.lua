@@ -1,6 +1,7 @@
 -- Count what became of the runs of the entries of one page that were sent from a moment on, and what was skipped since.
 --
--- Entry keys are read from the schedule, and the keys of histories and logs built from them: they share its slot by construction.
+-- Entry keys are read from the schedule, and the keys of histories and logs built from them: they share its slot by
+-- construction.
 --
 -- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
 -- ARGV[1] cursor    of the page; 0: the first one
@@ -10,8 +11,8 @@
 -- ARGV[5] enough    number of runs after which the runs of no other entry of the page are read
 -- ARGV[6] limit     number of runs that a history keeps
 -- ARGV[7] late      seconds after its fire time from which on a run of the schedule was sent late
--- Returns JSON: {cursor: of the next page, '0' after the last one; runs, states: {state -> number of runs}, late, skipped: numbers,
---      is_at_least: whether there were more than was kept or read}
+-- Returns JSON: {cursor: of the next page, '0' after the last one; runs, states: {state -> number of runs}, late,
+--      skipped: numbers, is_at_least: whether there were more than was kept or read}
 local schedule = KEYS[1]
 local cursor, page, prefix, since, enough, limit, late = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local found = {runs = 0, states = {}, late = 0, skipped = 0, is_at_least = false}
@@ -28,7 +29,9 @@ end
 local function count_runs(history)
   local most = math.min(tonumber(limit), enough - found.runs)
   local keys = most > 0 and try('ZREVRANGEBYSCORE', history, '+inf', since, 'LIMIT', 0, most) or {}
-  for _, key in ipairs(keys) do count_run(key) end
+  for _, key in ipairs(keys) do
+    count_run(key)
+  end
   found.runs = found.runs + #keys
   if #keys >= most then found.is_at_least = true end
 end

@@ -1,13 +1,21 @@
 -- What a claim also returns where runs are tracked. It stands in front of claim.lua.
 
--- Return what read_bounded does, with the failures in a row of an entry, its buffered run, and whether another claim took it and
--- never committed it. To read_bounded these fields and the counts of runs are `others`, so that it asks for no missing field.
+-- Return what read_bounded does, with the failures in a row of an entry, its buffered run, and whether another claim
+-- took it and never committed it. To read_bounded these fields and the counts of runs are `others`, so that it asks for
+-- no missing field.
 local function read_with_runs(key, limit, others, ...)
-  local own = try('HMGET', key, 'claim', 'failures', 'buffered', 'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped')
-  for _, text in ipairs(own or {}) do if text then others = others + 1 end end
-  local entry, claim, failures, buffered = read_bounded(key, limit, others, ...), unpack(own or {})
+  local own = try(
+    'HMGET', key, 'claim', 'failures', 'buffered',
+    'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped'
+  ) or {}
+  for _, text in ipairs(own) do
+    if text then others = others + 1 end
+  end
+  local entry = read_bounded(key, limit, others, ...)
+  local claim, failures, buffered = unpack(own)
   entry.is_abandoned = claim and '1' or nil
-  entry.failures, entry.buffered = failures and #failures <= 20 and failures or nil, buffered and #buffered <= 4096 and buffered or nil
+  entry.buffered = buffered and #buffered <= 4096 and buffered or nil
+  entry.failures = failures and #failures <= 20 and failures or nil
   return entry
 end
 
@@ -19,4 +27,6 @@ local function with_active(entry, prefix)
 end
 
 -- Return when beat is to send the next run; nil: none is to be sent.
-local function next_resend(prefix) return (try('ZRANGE', prefix .. ':resend', 0, 0, 'WITHSCORES') or {})[2] end
+local function next_resend(prefix)
+  return (try('ZRANGE', prefix .. ':resend', 0, 0, 'WITHSCORES') or {})[2]
+end

@@ -1,16 +1,21 @@
 -- What a commit also records where runs are tracked. It stands in front of commit.lua.
 
-local tracking, now, names, sent = cjson.decode(ARGV[7]), server_time(), {}, 0
+local tracking, now = cjson.decode(ARGV[7]), server_time()
 local prefix, wait = tracking.prefix, tracking.wait
+local names, sent = {}, 0
 
--- Record the runs of an entry that were sent or are to wait. Beat sends the one that waits next if nothing is in its way, or if
--- the entry is about to be deleted.
+-- Record the runs of an entry that were sent or are to wait. Beat sends the one that waits next if nothing is in its
+-- way, or if the entry is about to be deleted.
 local function record_runs(new, is_deleted)
   local newly_sent = 0
   for _, run in ipairs(new.runs or {}) do
     run.name = new.name
     if record_run(prefix, wait, run, now) then newly_sent = newly_sent + 1 end
-    if run.state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. run.id) else sent = sent + 1 end
+    if run.state == 'BUFFERED' then
+      buffer(prefix, new.name, prefix .. ':run:' .. run.id)
+    else
+      sent = sent + 1
+    end
   end
   if newly_sent > 0 then count(prefix .. new.name, 'n.sent', newly_sent) end
   if new.skipped_count then count(prefix .. new.name, 'n.skipped', new.skipped_count) end
@@ -26,8 +31,8 @@ local function record_first_send(run)
   if exists(prefix, run.name) then count(prefix .. run.name, 'n.sent') end
 end
 
--- Record that a run that was taken has been sent, unless its worker was quicker or somebody has stopped it. If it was lost once
--- more meanwhile, it stays listed: beat is to send the next attempt.
+-- Record that a run that was taken has been sent, unless its worker was quicker or somebody has stopped it. If it was
+-- lost once more meanwhile, it stays listed: beat is to send the next attempt.
 local function record_resent(new)
   local run = read_run(prefix .. ':run:' .. new.id)
   if not run then return end
@@ -37,7 +42,11 @@ local function record_resent(new)
   redis.call('HDEL', run.key, 'taken')
   try('ZREM', prefix .. ':resend', run.key)
   run.expires = new.expires
-  if new.expires then redis.call('HSET', run.key, 'expires', new.expires) else redis.call('HDEL', run.key, 'expires') end
+  if new.expires then
+    redis.call('HSET', run.key, 'expires', new.expires)
+  else
+    redis.call('HDEL', run.key, 'expires')
+  end
   if run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
   redis.call('HSET', run.key, 'state', 'SENT')
   forget_end(prefix, run.key)
@@ -46,7 +55,9 @@ end
 
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
 local function record_all_resent()
-  for _, new in ipairs(tracking.resent) do record_resent(new) end
+  for _, new in ipairs(tracking.resent) do
+    record_resent(new)
+  end
   if sent > 0 then count(prefix .. ':totals', 'SENT', sent) end
   if #names > 0 then redis.call('PUBLISH', prefix .. ':events', cjson.encode({unpack(names, 1, 50)})) end
 end

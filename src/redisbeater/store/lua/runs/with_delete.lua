@@ -3,7 +3,8 @@
 local tracking = cjson.decode(ARGV[9])
 local prefix, limit, retention = tracking.prefix, tracking.limit, tracking.retention
 
--- Revoke what is buffered of an entry, and delete its history. Runs that are active go on; their records expire when they end.
+-- Revoke what is buffered of an entry, and delete its history. Runs that are active go on; their records expire when
+-- they end.
 local function forget_runs(name)
   local index = prefix .. ':runs:' .. name
   revoke_buffered(prefix, limit, retention, name)
