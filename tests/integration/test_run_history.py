@@ -246,7 +246,7 @@ def test_one_run_is_shown_with_all_that_is_known(store: ScheduleStore, app: Cele
         "fire time|Sat 21 Nov 2026 23:00:00 CET|31 min 7 s ago",
         "sent|Sat 21 Nov 2026 23:00:00 CET|31 min 6 s ago, 500 ms late",
         "started|Sat 21 Nov 2026 23:00:01 CET|31 min 6 s ago",
-        "ended|Sat 21 Nov 2026 23:00:42 CET|30 min 25 s ago",
+        "finished|Sat 21 Nov 2026 23:00:42 CET|30 min 25 s ago",
         "attempt|2, 3 executions",
         "worker|celery@w2, process 4121",
         "acks late|yes: the broker sends it again",

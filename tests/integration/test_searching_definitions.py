@@ -75,7 +75,7 @@ def _reads_all(context: Context, query: dict[str, Any]) -> set[str]:
     fields = {name: value for name, value in query.items() if name not in ("states", "text")}
     wanted, states = Filter(**fields), query.get("states", ())
     states = [states] if isinstance(states, str) else states
-    reader = rows.Reader(context, wanted, states, query.get("text", ""))
+    reader = rows.SearchReader(context, wanted, states, query.get("text", ""))
     return {found.name for found in reader.read(context.redis.contents.names(), None)}
 
 

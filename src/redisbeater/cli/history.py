@@ -34,7 +34,7 @@ from redisbeater.management.runs.history import (
     lateness,
     note_words,
     read_history,
-    took,
+    running_time,
     wait_for_event,
 )
 from redisbeater.management.schedule_store import ScheduleStore
@@ -130,7 +130,7 @@ def table_of_runs(
 
 
 def _of_run(item: Run, view: View, zone: tzinfo) -> Sequence[str]:
-    late, length = lateness(item), took(item, view.now)
+    late, length = lateness(item), running_time(item, view.now)
     return (
         _clock(item.fire_time, view, zone),
         item.name,

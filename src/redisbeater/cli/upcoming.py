@@ -139,10 +139,10 @@ def _none(name: str | None, is_bounded: bool) -> str:
     """Return the message for an empty list of runs."""
     if is_bounded:
         return "none in that time"
-    return "none: no entry is enabled and has a fire time left" if name is None else _NONE_NEXT_OF_ENTRY
+    return "none: no entry is enabled and has a fire time left" if name is None else _NONE_OF_ENTRY
 
 
-_NONE_NEXT_OF_ENTRY = "none: the entry is disabled or has finished"
+_NONE_OF_ENTRY = "none: the entry is disabled or has finished"
 
 
 def _duration(text: str | None) -> timedelta | None:

@@ -299,7 +299,7 @@ def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = la
     Raises:
         OSError, ValueError: as for :meth:`Serving.app`, or it cannot listen there.
     """
-    server = _Server(configuration(serving.app(celery_app)), ready)
+    server = _ReadyServer(configuration(serving.app(celery_app)), ready)
     sys.setswitchinterval(SWITCH_SECONDS)
     with suppress(KeyboardInterrupt), ExitStack() as stack:
         server.run(sockets=_listeners(stack, serving.bind, serving.port))
@@ -320,7 +320,7 @@ def configuration(page: Starlette) -> uvicorn.Config:
     )
 
 
-class _Server(uvicorn.Server):
+class _ReadyServer(uvicorn.Server):
     """uvicorn's server, with a callback for when it accepts connections."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 from redisbeater.dashboard.site import Clock
 from redisbeater.management.edit_report import value_words
 from redisbeater.management.future import HeldRuns
-from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words
-from redisbeater.management.runs.history import took as length_of
+from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words, running_time
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
@@ -27,7 +26,7 @@ def late(run: Run) -> str:
 
 def took(run: Run, now: datetime) -> str:
     """Return how long a run took, or has taken so far, or an empty text if it has not started."""
-    length: timedelta | None = length_of(run, now)
+    length: timedelta | None = running_time(run, now)
     return "" if length is None else span_words(length)
 
 

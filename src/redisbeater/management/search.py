@@ -524,7 +524,7 @@ class Listing:
         if cursor is not None:
             begin = max(begin, bisect_right(names, cursor))
         most = limit if wanted.is_by_name and not states else max(limit, MOST_READ)
-        found = _Found(self.app)
+        found = _Page(self.app)
         context = Context.of(self.app)
         reader = SearchReader(context, wanted, states, decoder=context.codec)
         position = begin + found.read(reader, names[begin : min(end, begin + most)], limit)
@@ -542,7 +542,7 @@ class Listing:
         context, begin = Context.of(self.app), int(cursor or 0)
         end = begin + limit
         entries = search(context, wanted, end + 1, states=states, sort=sort, decoder=context.codec)
-        found = _Found(self.app)
+        found = _Page(self.app)
         for entry in entries[begin:end]:
             found.add(entry)
         return found.page(cursor=str(end) if len(entries) > end else None)
@@ -555,7 +555,7 @@ class Listing:
         return names
 
 
-class _Found:
+class _Page:
     """The entries found so far for a page."""
 
     def __init__(self, app: Celery) -> None:

@@ -255,13 +255,13 @@ class ProbeServer:
     def __init__(self, address: str, routes: Mapping[str, Route]) -> None:
         self._address = address
         self._routes = routes
-        self._server: _Server | None = None
+        self._server: _ProbeHTTPServer | None = None
 
     def start(self) -> None:
         """Begin to serve. A port that is taken is logged, and beat goes on without the server."""
         host, port = address_of(self._address)
         try:
-            self._server = _Server(host, port, self._routes)
+            self._server = _ProbeHTTPServer(host, port, self._routes)
         except OSError as exc:
             logger.error(
                 "cannot serve probes and metrics at redisbeater_http = %r: %s; beat goes on without them, "
@@ -280,7 +280,7 @@ class ProbeServer:
             Thread(target=server.shutdown, name="redisbeater-http-end", daemon=True).start()
 
 
-class _Server(socketserver.ThreadingMixIn, HTTPServer):
+class _ProbeHTTPServer(socketserver.ThreadingMixIn, HTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
@@ -338,7 +338,7 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_SECONDS
-    server: _Server
+    server: _ProbeHTTPServer
 
     def do_GET(self) -> None:
         """Answer a request."""

@@ -107,7 +107,7 @@ RETRY_SECONDS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undo:
+class UndoScript:
     """The script that reverts another one whose reply was lost. Executing it twice must do no harm."""
 
     script: str
@@ -138,7 +138,7 @@ class Connection:
         keys: Sequence[str],
         args: Sequence[str] = (),
         *,
-        undo: Undo | None = None,
+        undo: UndoScript | None = None,
         retry_args: Sequence[str] | None = None,
         with_runs: bool = False,
     ) -> Any:

@@ -37,7 +37,7 @@ from redisbeater.exceptions import (
 from redisbeater.model.run import Run
 from redisbeater.store import keys as data_format
 from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry, Commitment, CommitResult, as_json, pages_by_runs
-from redisbeater.store.connection import Connection, Undo, unless_wrong_type
+from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.keys import SEVERAL, Keys
@@ -190,8 +190,8 @@ class RedisSchedule:
             self._connection.run(undo.script, undo.keys, undo.args)
             self.lost_claims.popleft()
 
-    def _undo_of(self, claim_id: str) -> Undo:
-        return Undo(script="undo_claim", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
+    def _undo_of(self, claim_id: str) -> UndoScript:
+        return UndoScript(script="undo_claim", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
 
     def _removed(self, members: Sequence[str]) -> Iterator[str]:
         """Remove members that stand for no entry, and return them; a member that has a hash by now stays."""

@@ -68,7 +68,7 @@ def explained(old: Sequence[datetime], ours: Sequence[datetime], zone: tzinfo, r
     more, fewer = sorted(set(ours) - set(old)), sorted((Counter(old) - Counter(ours)).elements())
     if not more and not fewer:
         return ()
-    found = _Found()
+    found = _Differences()
     truncated = [(late, early) for late in more if (early := _near(late, fewer)) is not None]
     for late, early in truncated:
         more.remove(late)
@@ -81,7 +81,7 @@ def explained(old: Sequence[datetime], ours: Sequence[datetime], zone: tzinfo, r
     return found.differences()
 
 
-class _Found:
+class _Differences:
     """The differences found so far: by their reasons, each with its days, more and fewer fire times."""
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ def late_words(late: timedelta) -> str:
     return f"{late.total_seconds():.2f} s" if late < timedelta(seconds=10) else duration_words(late, units=2)
 
 
-def took(run: Run, now: datetime) -> timedelta | None:
+def running_time(run: Run, now: datetime) -> timedelta | None:
     """Return how long a run took, or has taken so far, or None if it has not started."""
     if run.started_at is None:
         return None
@@ -86,7 +86,7 @@ def took(run: Run, now: datetime) -> timedelta | None:
 
 def outcome_words(run: Run, now: datetime) -> str:
     """Return the state of a run with its duration and its worker: ``SUCCESS in 41.2 s on celery@w2``."""
-    length = took(run, now)
+    length = running_time(run, now)
     where = f" on {run.worker}" if run.worker else ""
     if run.state is State.STARTED:
         since = f", running for {span_words(length, units=2)}" if length is not None else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from redisbeater.display import quoted
-from redisbeater.management.runs.history import late_words, lateness, outcome_words, took, usually
+from redisbeater.management.runs.history import late_words, lateness, outcome_words, running_time, usually
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
@@ -111,7 +111,7 @@ def _failed(facts: Facts, run: Run) -> tuple[str, str]:
 
 
 def _started(facts: Facts, run: Run) -> tuple[str, str]:
-    length = took(run, facts.now)
+    length = running_time(run, facts.now)
     since = f" for {span_words(length, units=2)}{usually(facts.runs)}" if length is not None else ""
     return "running", f"It runs{f' on {run.worker}' if run.worker else ''}{since}."
 
@@ -172,7 +172,7 @@ def _sent(run: Run) -> str:
 
 
 def _after(run: Run, facts: Facts) -> str:
-    length = took(run, facts.now)
+    length = running_time(run, facts.now)
     return "" if length is None else f" after {span_words(length)}"
 
 
