@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import timezone
 from typing import Any
 
 import pytest
 from celery.schedules import BaseSchedule
+from celery.schedules import schedule as interval
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.reader import LONGEST_TEXT, EntryReader
+from redisbeater.model.definition import Definition
+from redisbeater.model.policies import Overlap
+from redisbeater.model.reader import LONGEST_TEXT, EntryReader, tracked_fields
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 
@@ -70,3 +75,30 @@ def test_a_definition_is_remembered_unless_it_is_long(
     assert first == second
     assert (first is second) == is_remembered
     assert (first.schedule is second.schedule) == is_remembered
+
+
+#: Appends a field to every definition, as a later version will, and prints what is found of an overlap alone.
+WITH_ONE_MORE_FIELD = """
+import collections, importlib
+from redisbeater.model import definition, policies, reader
+before = definition.Definition
+fields, defaults = (*before._fields, "another"), (*before._field_defaults.values(), 0)
+definition.Definition = collections.namedtuple("Definition", fields, defaults=defaults)
+importlib.reload(reader)
+entry = definition.Definition("a", "t", None, [], {}, {}, {}, overlap=policies.Overlap.SKIP)
+print(*reader.tracked_fields(entry))
+"""
+
+
+def test_a_field_that_needs_records_is_found_when_a_later_version_has_more_fields() -> None:
+    found = subprocess.run([sys.executable, "-c", WITH_ONE_MORE_FIELD], capture_output=True, text=True, check=True)
+
+    assert found.stdout == "overlap\n"
+
+
+def test_values_that_need_no_records_are_not_found() -> None:
+    definition = Definition(
+        "a", "t", interval(60), [], {}, {}, {}, overlap=Overlap.ALLOW, requeue_lost=0, deadline=60.0
+    )
+
+    assert tracked_fields(definition) == []

@@ -57,6 +57,8 @@ class _Field:
     null: Any = None
     #: Returns what still counts of a stored value.
     read: Callable[[Any], Any] = lambda value: value
+    #: The values that do the same where runs are not recorded; empty: all do.
+    untracked: tuple[Any, ...] = ()
 
     def stored(self, value: Any) -> Any:
         """Read a stored value, unchecked."""
@@ -273,12 +275,12 @@ POLICY_FIELDS: Mapping[str, _Field] = {
     "labels": _Field(NO_LABELS, _labels, null=NO_LABELS),
     "disabled_until": _Field(None, _datetime, encode_datetime),
     "skip": _Field((), _fire_times, _iso_texts, null=(), read=_without_far),
-    "overlap": _Field(INHERIT, _one_of(Overlap), _word, null=INHERIT),
-    "requeue_lost": _Field(INHERIT, _requeues, null=INHERIT),
-    "anchor": _Field(Anchor.FIRE_TIME, _one_of(Anchor), _word, null=Anchor.FIRE_TIME),
+    "overlap": _Field(INHERIT, _one_of(Overlap), _word, null=INHERIT, untracked=(INHERIT, Overlap.ALLOW)),
+    "requeue_lost": _Field(INHERIT, _requeues, null=INHERIT, untracked=(INHERIT, 0)),
+    "anchor": _Field(Anchor.FIRE_TIME, _one_of(Anchor), _word, null=Anchor.FIRE_TIME, untracked=(Anchor.FIRE_TIME,)),
     "deadline": _Field(None, _grace),
-    "once": _Field(False, _flag, null=False),
-    "disable_after_failures": _Field(None, _failures),
+    "once": _Field(False, _flag, null=False, untracked=(False,)),
+    "disable_after_failures": _Field(None, _failures, untracked=(None,)),
 }
 
 _DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}

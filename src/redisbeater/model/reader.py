@@ -1,38 +1,34 @@
-"""The fields of an entry that have no effect unless runs are recorded."""
+"""``EntryReader``: stored entries, each parsed once; and which of their fields need records of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from celery.schedules import BaseSchedule
 
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.policies import INHERIT, Anchor, Overlap
+from redisbeater.model.fields import POLICY_FIELDS
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.codec import ScheduleCodec
 
-_NEEDS_TRACKING: Mapping[str, Callable[[Any], bool]] = {
-    "overlap": lambda value: value not in (INHERIT, Overlap.ALLOW),
-    "requeue_lost": lambda value: value is not INHERIT and value > 0,
-    "anchor": lambda value: value is not Anchor.FIRE_TIME,
-    "once": bool,
-    "disable_after_failures": lambda value: value is not None,
-}
+#: The fields that need records of runs, and the values of each that need none.
+_TRACKED = {name: field.untracked for name, field in POLICY_FIELDS.items() if field.untracked}
+_values_of_tracked = itemgetter(*map(Definition._fields.index, _TRACKED))
 
-
-#: The last fields of a definition, as nearly every entry has them.
-_UNUSED = tuple(Definition._field_defaults.values())[-6:]
+#: What nearly every entry has in these fields.
+_UNUSED = tuple(map(Definition._field_defaults.get, _TRACKED))
 
 
 def tracked_fields(definition: Definition) -> list[str]:
     """Return the fields of a definition that have no effect without ``redisbeater_track_runs``."""
-    if definition[-len(_UNUSED) :] == _UNUSED:
+    values = _values_of_tracked(definition)
+    if values == _UNUSED:
         return []
-    return [name for name, is_used in _NEEDS_TRACKING.items() if is_used(getattr(definition, name))]
+    return [name for name, value in zip(_TRACKED, values) if value not in _TRACKED[name]]
 
 
 #: How many entries are remembered, so that those which run again and again are parsed only once.
