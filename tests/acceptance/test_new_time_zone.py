@@ -26,7 +26,7 @@ def test_a_monthly_entry_that_ran_today_waits_for_the_next_month(make_project: C
     beat = after.beat()
     beat.says("time zone is America/New_York now; planned 1 of 1 entries again")
 
-    (run,) = ScheduleStore(after.app()).upcoming("month", n=1)
+    (run,) = ScheduleStore(after.app()).upcoming("month", limit=1)
     assert "time zone changed from UTC to America/New_York" in beat.output()
     assert "was " in beat.output()
     assert run.local.hour == ran_at.hour
