@@ -34,13 +34,13 @@ from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import MOST_SKIPPED, POLICY_FIELDS, ScheduleLike, TaskLike
 from redisbeater.model.meta import Failing, Meta
-from redisbeater.model.passed_values import (
+from redisbeater.model.passed_values import (  # fmt: skip
     checked_meta,
     dict_or_given,
     schedule_or_given,
     task_or_given,
     unknown_field,
-)  # fmt: skip
+)
 from redisbeater.model.policies import (
     INHERIT,
     Anchor,

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redisbeater.display import quoted
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
-from redisbeater.management.entry_words import (
-    EntryWords,
-    FormWords,
-    drafted,
-    form_words,
-    restored_words,
-)
+from redisbeater.management.async_store import AsyncScheduleStore, Awaited
+from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
 from redisbeater.management.rows import Row, RowPage, page_of_rows, row_of
-from redisbeater.management.runs.history import (
-    Recorded,
-    read_recorded,
-)
+from redisbeater.management.runs.history import Recorded, read_recorded
+from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, check_sort, checked_states
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
-
-if TYPE_CHECKING:
-    pass
-from redisbeater.management.async_store import AsyncScheduleStore, Awaited
-from redisbeater.management.schedule_store import ScheduleStore
 
 
 class OperatorStore(ScheduleStore):

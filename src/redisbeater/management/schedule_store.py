@@ -27,9 +27,7 @@ from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, enable_many
 from redisbeater.management.edit_report import EditReport, draft, edit_entry
-from redisbeater.management.entry_words import (
-    read_definition,
-)
+from redisbeater.management.entry_words import read_definition
 from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
@@ -38,13 +36,7 @@ from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
-from redisbeater.management.runs.history import (
-    HistoryPage,
-    newest_runs,
-    read_history,
-    read_run,
-    wait_for_end,
-)
+from redisbeater.management.runs.history import HistoryPage, newest_runs, read_history, read_run, wait_for_end
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
 from redisbeater.management.runs.stop import Stopped, restart_run, stop_run
 from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
@@ -61,7 +53,7 @@ from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.run import Run, RunBrief, RunCounts
 from redisbeater.store import Late
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
 
 #: The most lines of a log that are read at once.
