@@ -197,6 +197,18 @@ def test_a_library_is_imported_only_by_its_rooms() -> None:
     ]
 
 
+def test_command_line_and_page_reach_redis_through_the_store_alone() -> None:
+    reads = {
+        f"{module}:{node.lineno}"
+        for module, tree in TREES.items()
+        if _room(module) in ("cli", "dashboard")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "redis"
+    }
+
+    assert not reads
+
+
 def test_values_do_no_input_or_output_and_read_no_clock() -> None:
     offenders = {module: (_libraries(module) & IMPURE_MODULES) | (_calls(module) & IMPURE_CALLS) for module in PURE}
 

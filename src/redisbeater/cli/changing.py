@@ -197,7 +197,7 @@ def enable(app: Celery, names: Sequence[str], *, note: str, by: str, now: str | 
       celery -A proj redisbeater enable report clean-up
       celery -A proj redisbeater enable --prefix customer-7-
     """
-    view = view_of(Context.of(app), now, is_utc)
+    view = view_of(app, now, is_utc)
 
     def describe(outcome: Outcome) -> str:
         return "enabled" if outcome.entry is None else f"enabled, {_next_run(outcome.entry, view)}"
@@ -229,7 +229,7 @@ def disable(
         disable_page = functools.partial(ScheduleStore(app).disable_many, note=note, by=by)
         _print_outcomes(app, "disabled", names, disable_page, lambda _: "disabled")
         return
-    view = view_of(Context.of(app), now, is_utc)
+    view = view_of(app, now, is_utc)
 
     def change(name: str) -> str:
         moment = _until(app, name, until, view)
@@ -256,7 +256,7 @@ def skip_next(
       celery -A proj redisbeater skip-next report -n 2 --note "no paper"
       celery -A proj redisbeater skip-next report --undo
     """
-    view = view_of(Context.of(app), now, is_utc)
+    view = view_of(app, now, is_utc)
     entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
     skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
     click.echo(f"{shown(name)}: leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}")

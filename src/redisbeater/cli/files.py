@@ -312,7 +312,7 @@ def apply(
       celery -A staging redisbeater export | celery -A proj redisbeater apply - --owner shop --dry-run
     """
     store, context = ScheduleStore(app), Context.of(app)
-    view = view_of(context, now, is_utc)
+    view = view_of(app, now, is_utc)
     terms: Any = {"adopt": adopt, "delete": not no_delete, "state": state, "note": note, "by": by}
     with Progress("planned") as progress:
         plans = [(title, store.plan(each, owner, progress=progress, **terms)) for title, each in _exports(files, owner)]

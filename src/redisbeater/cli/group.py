@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from datetime import timezone
 from typing import Any, BinaryIO
 
 import click
@@ -22,10 +23,11 @@ from click.shell_completion import CompletionItem
 
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
-from redisbeater.context import Context, with_prefix
+from redisbeater.context import with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.store.failure import takes_no_changes
 from redisbeater.times import read_time
 
@@ -83,11 +85,11 @@ def _app(ctx: click.Context) -> Celery:
 
 
 def _names(app: Celery, prefix: str) -> list[str]:
-    return Context.of(app).redis.contents.names_from(prefix, MOST_COMPLETED)
+    return list(OperatorStore(app).names_from(prefix, MOST_COMPLETED))
 
 
 def _run_ids(app: Celery, prefix: str) -> list[str]:
-    return [run_id for run_id in Context.of(app).redis.runs.active_ids(MOST_COMPLETED) if run_id.startswith(prefix)]
+    return list(OperatorStore(app).active_ids(prefix, MOST_COMPLETED))
 
 
 #: The name of one entry.
@@ -172,21 +174,21 @@ def _with_address(app: Celery, error: Exception) -> str:
     text = error_text(app, error)
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
-    redis, text = Context.of(app).redis, text.rstrip(".")
+    store, text = OperatorStore(app), text.rstrip(".")
     if takes_no_changes(error):
         with suppress(StoreError):
-            if refusal := redis.refusal():
+            if refusal := store.refusal():
                 text = f"Redis refuses changes: {refusal} ({text})"
-    return f"{text}; the schedule is looked for in {redis.address}, by redisbeater_redis_url, else broker_url"
+    return f"{text}; the schedule is looked for in {store.address}, by redisbeater_redis_url, else broker_url"
 
 
 def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error; for a name that does not exist also the nearest one that does."""
     text = shown(error, MOST_ERROR)
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
-        contents = Context.of(app).redis.contents
-        known = contents.names() if contents.count() <= MOST_NAMES else []
-        known = [name for name in known if name != error.args[0]]  # a member without an entry
+        store = OperatorStore(app)
+        names = store.names() if store.count() <= MOST_NAMES else ()
+        known = [name for name in names if name != error.args[0]]  # a member without an entry
         if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
             return f"{text}; did you mean {shown(repr(near[0]))}?"
     if isinstance(error, RunActive):
@@ -232,14 +234,14 @@ def times(function: Callable[..., None]) -> Callable[..., None]:
     return is_utc(click.option("--now", hidden=True, help="The time that is taken for the present.")(function))
 
 
-def view_of(context: Context, now: str | None, is_utc: bool, *, is_long: bool = False) -> View:
+def view_of(app: Celery, now: str | None, is_utc: bool, *, is_long: bool = False) -> View:
     """Return how times are shown: by the server's clock, on lines that fit the terminal if there is one.
 
     Raises:
         BadInput: ``now`` is no time.
     """
-    present, stored_zone = context.redis.clock()
-    zone = context.in_zone(stored_zone).zone
+    local = OperatorStore(app).clock()
+    present, zone = local.astimezone(timezone.utc), local.tzinfo or timezone.utc
     if now is not None:
         try:
             present = read_time(now, now=present, zone=zone)
@@ -247,7 +249,7 @@ def view_of(context: Context, now: str | None, is_utc: bool, *, is_long: bool = 
             raise BadInput(f"--now {exc}") from exc
     is_cut = is_terminal(sys.stdout) and not is_long
     width = shutil.get_terminal_size().columns if is_cut else None
-    return View(now=present, zone=zone if not is_utc else present.tzinfo or zone, is_utc=is_utc, width=width)
+    return View(now=present, zone=timezone.utc if is_utc else zone, is_utc=is_utc, width=width)
 
 
 def print_lines(lines: Iterable[str]) -> None:

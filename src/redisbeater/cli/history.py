@@ -27,6 +27,7 @@ from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import EntryNotFound, StoreError
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.history import (
     MOST_RUNS,
     end_words,
@@ -81,7 +82,7 @@ def history(
       celery -A proj redisbeater history report --long --follow
     """
     context = Context.of(app)
-    view = view_of(context, now, is_utc, is_long=is_long)
+    view = view_of(app, now, is_utc, is_long=is_long)
     zone = view.zone if name is None else zone_of(app, name)
     start, states = _since(since, view, zone), _states(state)
 
@@ -89,12 +90,12 @@ def history(
         with Progress("read the runs of") as progress:
             page = read_history(context, name, limit=count, since=start, states=states, progress=progress)
         items = page.items[:count]
-        if name is not None and not items and context.redis.contents.origins([name])[name] is None:
+        if name is not None and not items and not OperatorStore(app).exists(name):
             raise EntryNotFound(name)
         if as_json:
             print_lines(printable_json(item_dict(item)) for item in items)
             return
-        drawn = view_of(context, now, is_utc, is_long=is_long)
+        drawn = view_of(app, now, is_utc, is_long=is_long)
         if items:
             print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
         else:
@@ -103,7 +104,7 @@ def history(
             click.echo("runs are not recorded: redisbeater_track_runs is off", err=True)
 
     try:
-        _followed(context, draw) if follow else draw()
+        _followed(app, draw) if follow else draw()
     except ValueError as exc:
         raise BadInput(f"--{exc}") from exc
 
@@ -174,9 +175,9 @@ def _states(text: str) -> list[str]:
     return [word.lower() if word.lower() == "skipped" else word.upper() for word in words]
 
 
-def _followed(context: Context, draw: Callable[[], None]) -> None:
+def _followed(app: Celery, draw: Callable[[], None]) -> None:
     """Draw, and draw again after each event and every two seconds, until Ctrl-C."""
-    events = context.redis.runs.events()
+    events = OperatorStore(app).run_events()
     try:
         with suppress(StoreError):
             events.listen()
@@ -208,7 +209,7 @@ def run(app: Celery, run_id: str, *, as_json: bool, now: str | None, is_utc: boo
     if as_json:
         click.echo(printable_json(found.as_dict(), indent=2))
         return
-    view = view_of(Context.of(app), now, is_utc)
+    view = view_of(app, now, is_utc)
     click.echo("   ".join((shown(found.id), shown(found.name), shown(found.task or "-"))))
     zone = zone_of(app, found.name)
     print_lines(f"  {name:<12} {shown(text)}" for name, text in _details(found, view, zone) if text)

@@ -171,7 +171,7 @@ def trigger(
     ids: dict[str, str] = {}
 
     def send(name: str) -> str:
-        scheduled_for = None if at is None else read_past(at, context.redis.clock()[0], zone_of(app, name))
+        scheduled_for = None if at is None else read_past(at, store.clock(), zone_of(app, name))
         try:
             ids[name] = store.trigger(
                 name, args=args, kwargs=kwargs, scheduled_for=scheduled_for, overlap=overlap, by=by, note=note
@@ -205,7 +205,7 @@ def _wait(
         if as_json:
             click.echo(printable_json(found.as_dict()))
             continue
-        words = end_words(found, context.redis.clock()[0])
+        words = end_words(found, store.clock())
         more = "" if found.is_final else f", and has not ended after {span_words(timedelta(seconds=seconds or 0))}"
         click.echo(f"{shown(name)}: {shown(words, None)}{more}")
     if not is_well:
@@ -297,7 +297,7 @@ def backfill(
       celery -A proj redisbeater backfill report --from 2026-11-01 --to 2026-11-08 --rate 10/s --yes
     """
     rate, zone = _rate(rate_text), zone_of(app, name)
-    view = view_of(Context.of(app), now, is_utc)
+    view = view_of(app, now, is_utc)
     first, last = _time("--from", start, view.now, zone), _time("--to", end, view.now, zone)
     try:
         with Progress("sent", "runs") as progress:

@@ -27,9 +27,9 @@ from redisbeater.cli.table import STATE, View, aligned, head, table
 from redisbeater.cli.terminal import WATCH, coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.rows import Row, row_of, rows
 from redisbeater.management.runs.history import Recorded, late_words, lateness, outcome_words, read_recorded
-from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import SORTS, STATES, Filter, checked_states, listed_names
 from redisbeater.management.why.facts import author_words
 from redisbeater.model.fields import given_policies
@@ -212,8 +212,8 @@ def list_(
             raise BadInput("--state deleted: expected no other filter than --prefix")
 
         def draw_deleted() -> None:
-            view = view_of(context, now, is_utc)
-            print_lines(_deleted_lines(context, prefix, limit, view, as_json=as_json, names_only=names_only))
+            view = view_of(app, now, is_utc)
+            print_lines(_deleted_lines(OperatorStore(app), prefix, limit, view, as_json=as_json, names_only=names_only))
 
         watched(watch, draw_deleted)
         return
@@ -226,15 +226,15 @@ def list_(
             names = listed_names(context, wanted, limit, **terms)
             print_lines([shown(name, None) for name in names])
             if not names:
-                click.echo(_nothing(context), err=True)
+                click.echo(_nothing(OperatorStore(app)), err=True)
             return
         found = rows(context, wanted, limit, **terms)
         if not found:
-            click.echo(_nothing(context), err=as_json)
+            click.echo(_nothing(OperatorStore(app)), err=as_json)
         elif as_json:
             print_lines(printable_json(row.as_dict()) for row in found)
         else:
-            print_lines(_listing(context, found, view_of(context, now, is_utc, is_long=is_long)))
+            print_lines(_listing(OperatorStore(app), found, view_of(app, now, is_utc, is_long=is_long)))
 
     watched(watch, draw)
 
@@ -250,10 +250,10 @@ def _states(text: str) -> Collection[str]:
 
 
 def _deleted_lines(
-    context: Context, prefix: str, limit: int | None, view: View, *, as_json: bool, names_only: bool
+    store: OperatorStore, prefix: str, limit: int | None, view: View, *, as_json: bool, names_only: bool
 ) -> Iterable[str]:
     """Return the lines about entries that can be restored, the newest first."""
-    found = [item for item in context.redis.deleted.names().items() if item[0].startswith(prefix)][:limit]
+    found = [item for item in store.deleted().items() if item[0].startswith(prefix)][:limit]
     if as_json:
         return [
             printable_json({"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")})
@@ -265,25 +265,21 @@ def _deleted_lines(
     return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
 
-def _listing(context: Context, found: Sequence[Row], view: View) -> list[str]:
-    total = context.redis.contents.count()
+def _listing(store: OperatorStore, found: Sequence[Row], view: View) -> list[str]:
+    total = store.count()
     lines = coloured(table(found, view), [row.state for row in found], STATE)
-    is_paused = context.redis.pause.read() is not None
-    return [head(found, view, total, is_led=_is_led(context), is_paused=is_paused), *lines]
+    is_paused = store.is_paused is not None
+    return [head(found, view, total, is_led=store.is_led(), is_paused=is_paused), *lines]
 
 
-def _nothing(context: Context) -> str:
+def _nothing(store: OperatorStore) -> str:
     """Return the message for an empty listing, with the address: often it is the wrong one."""
-    total = context.redis.contents.count()
+    total = store.count()
     if total:
         return f"none of {total:,} entries is selected"
-    hint = "" if _is_led(context) else ", and no beat leads there"
-    place = f"{context.config.url.address} below the prefix {context.redis.keys.prefix!r}"
+    hint = "" if store.is_led() else ", and no beat leads there"
+    place = f"{store.address} below the prefix {store.prefix!r}"
     return f"no entries in {shown(place)}{hint}; redisbeater_redis_url and redisbeater_key_prefix say where to look"
-
-
-def _is_led(context: Context) -> bool:
-    return context.config.lock_key is None or bool(context.redis.leader())
 
 
 @redisbeater.command()
@@ -319,7 +315,7 @@ def show(
     if as_json:
         click.echo(printable_json({**row.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
     else:
-        print_lines(details(row, view_of(context, now, is_utc), context.defaults, recorded))
+        print_lines(details(row, view_of(app, now, is_utc), context.defaults, recorded))
 
 
 @redisbeater.command()
@@ -340,15 +336,15 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, no
     """
     context = Context.of(app)
     if retry is not None:
-        entry = ScheduleStore(app).retry(retry, note=note, by=by)
+        entry = OperatorStore(app).retry(retry, note=note, by=by)
         if as_json:
             click.echo(printable_json(row_of(context, retry).as_dict(), indent=2))
             return
-        view = view_of(context, now, is_utc)
+        view = view_of(app, now, is_utc)
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")
         return
-    reports = context.redis.broken.reports()
+    reports = OperatorStore(app).broken_reports()
     if as_json:
         click.echo(printable_json(reports, indent=2))
     else:

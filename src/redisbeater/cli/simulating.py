@@ -15,7 +15,6 @@ from redisbeater.cli.files import read_export
 from redisbeater.cli.group import BadInput, as_json, command, complete_file, print_lines, redisbeater, times, view_of
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import Progress
-from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
@@ -78,7 +77,7 @@ def simulate(
       celery -A proj redisbeater simulate --from "tomorrow 00:00" --to +7d --per day
       celery -A proj redisbeater simulate --file schedule.yaml
     """
-    view = view_of(Context.of(app), now, is_utc)
+    view = view_of(app, now, is_utc)
     begin = _time("--from", start, view.now, view)
     until = _time("--to", end, begin, view)
     if until <= begin:

@@ -13,7 +13,6 @@ from celery import Celery
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import WATCH, watched
-from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
@@ -42,14 +41,14 @@ def status(app: Celery, as_json: bool, watch: float | None, now: str | None, is_
       celery -A proj redisbeater status --watch 2s
       celery -A proj redisbeater status --json | jq .leader
     """
-    context, store = Context.of(app), ScheduleStore(app)
+    store = ScheduleStore(app)
 
     def draw() -> None:
         found = store.status(details=as_json)
         if as_json:
             click.echo(printable_json(found.as_dict(), indent=2))
         else:
-            print_lines(status_lines(found, view_of(context, now, is_utc)))
+            print_lines(status_lines(found, view_of(app, now, is_utc)))
 
     watched(watch, draw)
 
@@ -227,9 +226,8 @@ def pause(app: Celery, until: str | None, note: str, by: str, now: str | None, i
       celery -A proj redisbeater pause --note "database is moved"
       celery -A proj redisbeater pause --until 2h
     """
-    context = Context.of(app)
-    view = view_of(context, now, is_utc)
-    end = None if until is None else _end(until, view_of(context, now, is_utc=False))
+    view = view_of(app, now, is_utc)
+    end = None if until is None else _end(until, view_of(app, now, is_utc=False))
     begun = ScheduleStore(app).pause(note, by, end)
     click.echo(f"{pause_words(begun, view)}; what comes up meanwhile waits, and runs afterwards, {POLICIES}")
     if begun.still_claimed:

@@ -47,7 +47,7 @@ def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, 
       celery -A proj redisbeater why report --at "fri 09:00"
     """
     context = Context.of(app)
-    view, zone = view_of(context, now, is_utc), zone_of(app, name)
+    view, zone = view_of(app, now, is_utc), zone_of(app, name)
     moment = None if at is None else read_past(at, view.now, zone)
     longest, shown_in = app.conf.beat_max_loop_interval or 0, view.zone if is_utc else None
     answer = explain(context, check_name(name), moment, now=view.now, max_interval=longest, shown_in=shown_in)
@@ -116,7 +116,7 @@ def upcoming(
       celery -A proj redisbeater upcoming --at "tomorrow 02:00" --within 1h
     """
     context = Context.of(app)
-    view, span = view_of(context, now, is_utc), _duration(within)
+    view, span = view_of(app, now, is_utc), _duration(within)
     start = None if at is None else _moment(at, app, name, view)
     if name is not None and count is not None and count > MOST_RUNS:
         raise BadInput(f"-n: expected 1 to {MOST_RUNS} runs of one entry, got {count}")

@@ -28,7 +28,6 @@ from redisbeater.cli.group import (
     view_of,
 )
 from redisbeater.cli.table import View
-from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -130,7 +129,7 @@ class EntryOptions:
 
     def view(self, app: Celery) -> View:
         """Return how times are shown."""
-        return view_of(Context.of(app), self.now, self.is_utc)
+        return view_of(app, self.now, self.is_utc)
 
 
 def definition_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -132,7 +132,7 @@ def create_app(
         except InvalidEntry as exc:
             raise ImproperlyConfigured(str(exc)) from exc
     store, heavy, config = AsyncOperatorStore(celery_app), AsyncOperatorStore(celery_app), Context.of(celery_app).config
-    page_keys = Context.of(celery_app).redis.page
+    page_keys = OperatorStore(celery_app).page_keys
     site = Site(
         store=store,
         heavy_reads=HeavyReads(heavy),

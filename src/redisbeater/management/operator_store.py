@@ -21,6 +21,8 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, check_sort, checked_states
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
+from redisbeater.store.notifier import Notifier
+from redisbeater.store.records import PageKeys
 
 
 class OperatorStore(ScheduleStore):
@@ -72,6 +74,49 @@ class OperatorStore(ScheduleStore):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
         return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
+
+    @property
+    def address(self) -> str:
+        """Where the schedule is looked for, without a password."""
+        return self._context.redis.address
+
+    @property
+    def prefix(self) -> str:
+        """The key prefix of the schedule."""
+        return self._context.redis.keys.prefix
+
+    def refusal(self) -> str:
+        """Return why the server refuses changes and what to do, or an empty text if it takes them or does not say."""
+        return self._context.redis.refusal()
+
+    def is_led(self) -> bool:
+        """Return whether a beat holds the lock; without one, any that runs leads."""
+        return self._context.config.lock_key is None or bool(self._context.redis.leader())
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is an entry of that name, a broken one too."""
+        return self._context.redis.contents.origins([name])[name] is not None
+
+    def names_from(self, prefix: str, most: int) -> Sequence[str]:
+        """Return the first names that begin with a text, for completion."""
+        return self._context.redis.contents.names_from(prefix, most)
+
+    def active_ids(self, prefix: str, most: int) -> Sequence[str]:
+        """Return the ids of runs that have not ended and begin with a text, for completion."""
+        return [run_id for run_id in self._context.redis.runs.active_ids(most) if run_id.startswith(prefix)]
+
+    def broken_reports(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the quarantined entries by name: ``reason``, ``since``, ``application``."""
+        return self._context.redis.broken.reports()
+
+    def run_events(self) -> Notifier:
+        """Return a listener for what happens to runs."""
+        return self._context.redis.runs.events()
+
+    @property
+    def page_keys(self) -> PageKeys:
+        """What the web page keeps in Redis: ended sessions, and how to undo a change."""
+        return self._context.redis.page
 
     def tasks(self) -> Sequence[str]:
         """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
