@@ -109,7 +109,8 @@ def leave(self):
 def limited(self):
     time.sleep(30)
 
-@app.task(bind=True, name="proj.soft", soft_time_limit=1)
+# Not sooner: a limit that strikes in a receiver of Celery's signals, before the task has begun, is swallowed there.
+@app.task(bind=True, name="proj.soft", soft_time_limit=5)
 def soft(self):
     time.sleep(30)
 
