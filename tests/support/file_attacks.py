@@ -244,7 +244,7 @@ class FileSite:
     def _check_error(self, result: Result) -> None:
         errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
         assert len(errors) == 1, f"{len(errors)} errors: {shown(result.stderr)}"
-        assert re.match("Error: [^:]+: .", errors[0]), f"an error without a place: {shown(errors[0])}"
+        assert re.match("Error: .+?: .", errors[0]), f"an error without a place: {shown(errors[0])}"
         assert len(errors[0]) <= LONGEST_LINE, f"{len(errors[0])} characters: {shown(errors[0])}"
         left = [line for line in result.stderr.splitlines() if line != errors[0]]
         assert not left, f"more than an error: {shown(result.stderr)}"
