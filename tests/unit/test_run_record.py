@@ -153,3 +153,9 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: Any) -> None:
 
     with pytest.raises(ImproperlyConfigured, match=f"redisbeater_{name} = "):
         Config.from_app(app)
+
+
+def test_names_that_are_no_text_of_unicode_can_be_stored() -> None:
+    execution = Execution(run_id="a", name="report", task="proj.\ud800", worker="celery@\udfff")
+
+    assert execution.to_fields()[:4] == ["task", "proj.\\ud800", "worker", "celery@\\udfff"]

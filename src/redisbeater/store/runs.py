@@ -24,6 +24,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.config.settings import Config
+from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.model.log_line import line_text
 from redisbeater.model.run import NewRun, Payload, Run, RunBrief, RunCounts, State, process_of, stored_time
@@ -77,9 +78,9 @@ class Execution:
 
     def to_fields(self) -> list[str]:
         """Return names and values that are stored with the run; what the holder says of the worker is left out."""
-        stored = {"task": self.task}
+        stored = {"task": shown(self.task, None)}  # a message may bring a name that no encoding has
         if not self.holder or (self.worker, self.pid) != process_of(self.holder):
-            stored.update(worker=self.worker, pid=str(self.pid))
+            stored.update(worker=shown(self.worker, None), pid=str(self.pid))
         if self.acks_late:
             stored["acks_late"] = "1"
         return [text for pair in stored.items() for text in pair]
