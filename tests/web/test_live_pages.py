@@ -209,6 +209,9 @@ def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page, monkeypatc
     monkeypatch.setattr(hub, "COMMENT_SECONDS", 0.5)
     monkeypatch.setattr(hub, "LOOK_SECONDS", 0.25)
     create(site, "report")
+    first = page.context.new_page()  # with it, the process listens already: on a slow machine it begins too late
+    first.goto(f"{site.url}/entry?name=report")
+    wait_until_live(first)
     page.clock.install()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
