@@ -38,6 +38,8 @@ class Site:
         self.server = server
         self.folder = folder
         self.client = server.client(0)
+        #: What ends with the page, also with one that fails: its worker, which would take the messages of other tests.
+        self.opened = contextlib.ExitStack()
         self.now = NOW
         self.app = self._default_app()
         self._settings: dict[str, Any] = {}

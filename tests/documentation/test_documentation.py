@@ -43,7 +43,9 @@ def site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("USER", "anna")
     # A task of one app is one of every app that is made later.
     monkeypatch.setattr(celery._state, "_on_app_finalizers", set(celery._state._on_app_finalizers))
-    yield Site(server, tmp_path)
+    found = Site(server, tmp_path)
+    with found.opened:
+        yield found
     os.environ.clear()
     os.environ.update(environ)
     for name in set(sys.modules) - set(modules):
