@@ -45,6 +45,13 @@ def heartbeats(page: Page) -> list[float]:
     return found
 
 
+def let_the_process_listen(page: Page, url: str) -> None:
+    """Open another page: where none is open, a slow machine begins to listen too late for what is asked next."""
+    first = page.context.new_page()
+    first.goto(url)
+    wait_until_live(first)
+
+
 def test_a_change_is_on_the_screen_within_a_second(site, page):
     create(site, "report")
     page.goto(site.url)
@@ -76,9 +83,7 @@ def test_the_stream_comes_however_late_its_script_does(site, page):
 
 def test_what_changes_before_the_stream_begins_is_shown_and_nothing_is_asked_for_twice(site, page):
     create(site, "report", "other")
-    first = page.context.new_page()  # with it, the process listens already: on a slow machine it begins too late
-    first.goto(site.url)
-    wait_until_live(first)
+    let_the_process_listen(page, site.url)
     asked, held = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.route("**/events?since=*", lambda route: held.append(route))
@@ -209,9 +214,7 @@ def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page, monkeypatc
     monkeypatch.setattr(hub, "COMMENT_SECONDS", 0.5)
     monkeypatch.setattr(hub, "LOOK_SECONDS", 0.25)
     create(site, "report")
-    first = page.context.new_page()  # with it, the process listens already: on a slow machine it begins too late
-    first.goto(f"{site.url}/entry?name=report")
-    wait_until_live(first)
+    let_the_process_listen(page, f"{site.url}/entry?name=report")
     page.clock.install()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

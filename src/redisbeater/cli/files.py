@@ -46,8 +46,6 @@ from redisbeater.times import clock_words, date_words
 #: Characters of a value in a difference; JSON has all of it.
 MOST_VALUE = 60
 
-_MARKS = {"create": "+", "change": "~", "delete": "-"}
-
 
 def plan_lines(changes: Changes, title: str, view: View, context: Context) -> list[str]:
     """Return the lines about what a file changes: first the counts, then each entry."""

@@ -85,11 +85,11 @@ def _app(ctx: click.Context) -> Celery:
 
 
 def _names(app: Celery, prefix: str) -> list[str]:
-    return list(OperatorStore(app).names_from(prefix, MOST_COMPLETED))
+    return OperatorStore(app).names_from(prefix, MOST_COMPLETED)
 
 
 def _run_ids(app: Celery, prefix: str) -> list[str]:
-    return list(OperatorStore(app).active_ids(prefix, MOST_COMPLETED))
+    return OperatorStore(app).active_ids(prefix, MOST_COMPLETED)
 
 
 #: The name of one entry.

@@ -97,11 +97,11 @@ class OperatorStore(ScheduleStore):
         """Return whether there is an entry of that name, a broken one too."""
         return self._context.redis.contents.origins([name])[name] is not None
 
-    def names_from(self, prefix: str, most: int) -> Sequence[str]:
+    def names_from(self, prefix: str, most: int) -> list[str]:
         """Return the first names that begin with a text, for completion."""
         return self._context.redis.contents.names_from(prefix, most)
 
-    def active_ids(self, prefix: str, most: int) -> Sequence[str]:
+    def active_ids(self, prefix: str, most: int) -> list[str]:
         """Return the ids of runs that have not ended and begin with a text, for completion."""
         return [run_id for run_id in self._context.redis.runs.active_ids(most) if run_id.startswith(prefix)]
 

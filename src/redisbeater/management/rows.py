@@ -44,9 +44,6 @@ from redisbeater.schedules.english import zone_text
 from redisbeater.store import Snapshot
 from redisbeater.times import duration_words
 
-#: Fields that are shown where they are set, and nowhere else.
-_SHOWN_WHEN_SET = ("description", "labels", "disabled_until", "skip")
-
 
 class FieldDefault(NamedTuple):
     """A field that is not set, its value in words, and its source: a setting, or ``default``."""

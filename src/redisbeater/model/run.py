@@ -359,8 +359,8 @@ class RunBrief(NamedTuple):
         moment = sent_at if fire_time is None else fire_time
         end = seen_at if finished_at is None else finished_at
         took = None if started_at is None or end is None else max(end - started_at, 0.0)
-        instants = [None if seconds is None else from_unix(seconds) for seconds in (moment, sent_at, finished_at)]
-        return cls(run_id, state, instants[0], took, *instants[1:])
+        at, sent, finished = (None if time is None else from_unix(time) for time in (moment, sent_at, finished_at))
+        return cls(run_id, state, at, took, sent, finished)
 
     @property
     def is_final(self) -> bool:
