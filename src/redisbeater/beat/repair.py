@@ -85,6 +85,11 @@ class ForeignKeys:
             keys.statics: "static entries that the code no longer declares stay",
             keys.active: "runs are not seen as active: overlap has no effect, and none is found lost",
             keys.resend: "runs that were lost or buffered are not sent",
+            keys.waiting: "runs that wait for a worker are not listed",
+            keys.failed: "entries of which the last run failed are not listed",
+            keys.unstable: "entries of which runs fail again and again are not listed",
+            keys.failures: "the newest failures are not listed",
+            keys.minutes: "the ends of the last six hours are not counted",
             keys.totals: "runs are not counted by task",
         }
 

@@ -40,6 +40,12 @@ key                type         members                                         
                                 start
 ``P:active:<n>``   set          run keys of an entry that are sent and not final, or to be sent       none
 ``P:resend``       sorted set   run key -> when beat is to send it                                    none
+``P:waiting``      sorted set   run key -> when it was sent, or when a worker may start it, of the    none
+                                runs that wait for a worker
+``P:failed``       sorted set   entry key -> since when, of the entries of which the last run failed   none
+``P:unstable``     sorted set   entry key -> since when, of those of which 3 of the last 30 failed     none
+``P:failures``     sorted set   run key -> its end, of the newest 1,000 runs that failed               none
+``P:minutes``      hash         five minutes and state -> how many runs ended, for six hours           none
 ``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
 ``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
                                                                                                       cookie ends
@@ -117,6 +123,11 @@ class Keys:
         self.pause = f"{prefix}:pause"
         self.active = f"{prefix}:active"
         self.resend = f"{prefix}:resend"
+        self.waiting = f"{prefix}:waiting"
+        self.failed = f"{prefix}:failed"
+        self.unstable = f"{prefix}:unstable"
+        self.failures = f"{prefix}:failures"
+        self.minutes = f"{prefix}:minutes"
         self.totals = f"{prefix}:totals"
         self.events = f"{prefix}:events"
         self._check_lock(lock)
@@ -165,6 +176,11 @@ class Keys:
             self.pause: "string",
             self.active: "zset",
             self.resend: "zset",
+            self.waiting: "zset",
+            self.failed: "zset",
+            self.unstable: "zset",
+            self.failures: "zset",
+            self.minutes: "hash",
             self.totals: "hash",
         }
 

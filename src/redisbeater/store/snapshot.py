@@ -59,6 +59,8 @@ class Snapshot:
     planned: str = ""
     #: How many of its runs have failed in a row, where runs are tracked; empty when the last one has not.
     failures: str = ""
+    #: Letters of the last ends of its runs, the newest last, and when that was, where runs are tracked.
+    ends: str = ""
     claim_id: str = ""
     is_broken: bool = False
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
@@ -87,6 +89,7 @@ class Snapshot:
             skipped=fields.get("skipped", ""),
             planned=score,
             failures=fields.get("failures", ""),
+            ends=fields.get("ends", ""),
             claim_id=fields.get("claim", ""),
             is_broken=fields.get("is_broken", False),
             recorded_run=fields.get("recorded_run", ""),

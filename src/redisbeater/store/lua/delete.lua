@@ -62,6 +62,7 @@ local function delete(entry, name, origin)
   try('HDEL', broken, name)
   try('SREM', statics, name)
   try('ZREM', failing, entry)
+  forget_problems(schedule, entry)
   if existed == 1 and line ~= '' then add_to_log(log .. name, lines, line) end
   redis.call('PEXPIRE', log .. name, keep)
   return existed == 0 and 'ABSENT' or is_static and 'STATIC' or 'DELETED'

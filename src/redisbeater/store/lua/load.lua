@@ -14,7 +14,8 @@
 -- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
 -- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is
 --      none, or {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin,
---      last_error, claim, failures: how many of its runs have failed in a row, is_broken: whether it is listed as such;
+--      last_error, claim, failures: how many of its runs have failed in a row, ends: letters of its last ends and when
+--      the last one was, is_broken: whether it is listed as such;
 --      of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not stored is
 --      left out
 local schedule, broken, zone = KEYS[1], KEYS[2], KEYS[3]
@@ -30,7 +31,7 @@ local function load(key)
   end
   local entry = read_bounded(
     key, most, 0,
-    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures'
+    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures', 'ends'
   )
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil

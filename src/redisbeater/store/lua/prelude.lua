@@ -179,6 +179,13 @@ local function write_beat(beats, text)
   end
 end
 
+-- Remove an entry that is deleted from the lists of those of which runs have failed.
+local function forget_problems(schedule, entry)
+  local prefix = string.sub(schedule, 1, -10) -- the key of the schedule is the prefix and ':schedule'
+  try('ZREM', prefix .. ':failed', entry)
+  try('ZREM', prefix .. ':unstable', entry)
+end
+
 -- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of
 -- them waits ('' without one), and the server's time. The score of a failing entry is its next try, but it waits since
 -- the fire time that it owes.

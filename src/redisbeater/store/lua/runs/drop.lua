@@ -27,6 +27,7 @@ local function start(run)
   local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(stored)}
   redis.call('HDEL', run_key, 'finished_at', 'taken', 'worker', 'pid')
   redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
+  forget_waiting(prefix, run)
   run.state, run.holder = 'STARTED', holder
 end
 

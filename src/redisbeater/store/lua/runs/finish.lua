@@ -66,11 +66,12 @@ local function finish(run)
   if tonumber(attempt) ~= run.attempt then append(texts, 'attempt', attempt) end
   if state == 'RETRY' then
     redis.call('HSET', run_key, 'state', state, unpack(texts))
+    forget_waiting(prefix, run)
     if run.state == 'LOST' then
       forget_end(prefix, run_key)
       list_active(prefix, run.name, run_key)
     end
-    await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0))
+    await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0), true)
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
   if holder ~= '' and not is_of_holder(run) then append(texts, 'holder', holder) end -- it may say so again

@@ -23,6 +23,7 @@ local function requeue(run)
   redis.call('HSET', run_key, 'state', state, 'attempt', run.attempt + 1, 'finished_at', server_time())
   keep_waiting(prefix, run_key)
   try('ZREM', active, run_key)
+  forget_waiting(prefix, run)
   try('ZADD', prefix .. ':resend', server_time(delay), run_key)
   try('SADD', prefix .. ':active:' .. run.name, run_key)
   if exists(prefix, run.name) then count_end(prefix .. run.name, state) end

@@ -49,7 +49,7 @@ local function read_run(key)
   local run = read(
     key,
     'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at',
-    'stop', 'alone', 'taken', 'expires', 'counted'
+    'stop', 'alone', 'taken', 'expires', 'counted', 'kind'
   )
   if not is_run(run) then return nil end
   run.key = key
@@ -71,6 +71,7 @@ end
 -- Remove what the end of a run has stored, and further fields; the run does not expire any more.
 local function forget_end(prefix, key, ...)
   redis.call('HDEL', key, 'finished_at', ...)
+  try('ZREM', prefix .. ':failures', key)
   redis.call('PERSIST', key)
   redis.call('PERSIST', payload_of(prefix, key))
 end
@@ -136,13 +137,20 @@ local function list_active(prefix, name, key)
   redis.call('PERSIST', prefix .. ':runs:' .. name)
 end
 
--- Store until when a run may wait for its start, from a time on, and list it as active. Its history must outlive it.
-local function await_start(prefix, wait, run, from)
+-- Store until when a run may wait for its start, from a time on, and list it as active; unless it has begun before, also
+-- as one that waits for a worker since then. Its history must outlive it.
+local function await_start(prefix, wait, run, from, has_begun)
   local ends = string.format('%.6f', from + wait)
   if instant(run.expires) and tonumber(run.expires) < tonumber(ends) then ends = run.expires end
   try('ZADD', prefix .. ':active', ends, run.key)
+  if not has_begun then try('ZADD', prefix .. ':waiting', from, run.key) end
   try('SADD', prefix .. ':active:' .. run.name, run.key)
   redis.call('PERSIST', prefix .. ':runs:' .. run.name)
+end
+
+-- Remove a run that was sent from those that wait for a worker: it has begun, or will not.
+local function forget_waiting(prefix, run)
+  if run and run.state == 'SENT' then try('ZREM', prefix .. ':waiting', run.key) end
 end
 
 -- Store what is needed to send a run again, for as long as the run is kept.
@@ -212,6 +220,61 @@ local function count_end(entry, state, is_failure, failures)
   count(entry, 'n.' .. string.lower(state))
   if state == 'SUCCESS' and failures then redis.call('HDEL', entry, 'failures') end
   if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
+end
+
+-- Return the letters of the last ends of an entry's runs, oldest first, and when the last one was; empty and 0 where
+-- another program wrote something else.
+local function ends_of(stored)
+  local letters, at = string.match(stored or '', '^([SFLX]+) (%d+%.?%d*)$')
+  return letters or '', tonumber(at or 0)
+end
+
+-- Return what the last ends of an entry's runs say: the name of the set that lists it; nil: nothing is wrong.
+local function problem_of(letters)
+  if letters == '' then return nil end
+  if string.sub(letters, -1) ~= 'S' then return ':failed' end
+  local _, successes = string.gsub(letters, 'S', '')
+  return #letters - successes >= 3 and ':unstable' or nil
+end
+
+-- Add the end of a run to the last ends of its entry, and list the entry as failed or unstable since the first end that
+-- made it so. A backfill says nothing about its entry, nor does a run that somebody stopped. A report that comes late,
+-- of a run that had ended before the last one, is put before that one.
+local function note_end(prefix, run, state, stored)
+  local letter = ({SUCCESS = 'S', FAILURE = 'F', LOST = 'L', EXPIRED = 'X'})[state]
+  if not letter or run.kind == 'backfill' then return end
+  local entry, at = prefix .. run.name, run.finished_at or server_time()
+  local before, last_at = ends_of(stored)
+  local ends = before .. letter
+  if tonumber(at) < last_at then
+    ends, at = string.sub(before, 1, -2) .. letter .. string.sub(before, -1), string.format('%.6f', last_at)
+  end
+  ends = string.sub(ends, -30)
+  redis.call('HSET', entry, 'ends', ends .. ' ' .. at)
+  local was, is = problem_of(before), problem_of(ends)
+  if was and was ~= is then try('ZREM', prefix .. was, entry) end
+  if is then try('ZADD', prefix .. is, 'NX', at, entry) end
+end
+
+-- Add the end of a run to the count of its five minutes. The key expires after the six hours that are kept, so that
+-- whoever begins new minutes finds no older ones than twice that.
+local function count_minutes(prefix, state)
+  local minutes, slot, old = prefix .. ':minutes', math.floor(server_time() / 300), {}
+  if count(minutes, slot .. ' ' .. state) ~= 1 then return end
+  for passed = slot - 146, slot - 73 do
+    for _, each in ipairs({'SUCCESS', 'FAILURE', 'REVOKED', 'EXPIRED', 'LOST'}) do
+      old[#old + 1] = passed .. ' ' .. each
+    end
+  end
+  redis.call('HDEL', minutes, unpack(old))
+  redis.call('PEXPIRE', minutes, 73 * 300000)
+end
+
+-- Add a run that has failed to the newest failures of the schedule.
+local function list_failure(prefix, run)
+  local failures = prefix .. ':failures'
+  if (try('ZADD', failures, run.finished_at or server_time(), run.key) or 0) == 0 then return end
+  if redis.call('ZCARD', failures) > 1000 then redis.call('ZREM', failures, redis.call('ZRANGE', failures, 0, 0)[1]) end
 end
 
 -- Add to the totals of a task; beyond 1000 fields, new tasks are counted together as `other`.
@@ -314,10 +377,18 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   try('ZREM', prefix .. ':active', run.key)
   if run.state ~= 'STARTED' and run.state ~= 'SENT' then try('ZREM', prefix .. ':resend', run.key) end
   try('SREM', prefix .. ':active:' .. run.name, run.key)
-  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered')
+  forget_waiting(prefix, run)
+  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends')
   cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
-  if stored and run.state ~= state then count_end(entry, state, is_failure, stored.failures) end
-  if run.state ~= state then count_total(prefix, state, run.task) end
+  if run.state ~= state then
+    if stored then
+      count_end(entry, state, is_failure, stored.failures)
+      note_end(prefix, run, state, stored.ends)
+    end
+    count_total(prefix, state, run.task)
+    count_minutes(prefix, state)
+    if state ~= 'SUCCESS' and state ~= 'REVOKED' then list_failure(prefix, run) end
+  end
   count_duration(prefix, run)
   if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))

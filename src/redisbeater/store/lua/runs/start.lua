@@ -73,6 +73,7 @@ local function start()
   if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms)) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
   if not is_first then list() end
+  forget_waiting(prefix, run)
   count(prefix .. ':totals', 'STARTED')
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({entry_name}))
 end
