@@ -187,7 +187,7 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
         **texts,
     }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}
-    kinds |= {f"{prefix}:{kind}:": "string" for kind in ("payload", "logout", "undo")}
+    kinds |= {f"{prefix}:{kind}:": "string" for kind in ("payload", "traceback", "logout", "undo")}
     kinds |= {f"{prefix}:runs:": "zset", f"{prefix}:active:": "set"}
     kind = next((kind for start, kind in kinds.items() if key.startswith(start)), "hash")
     expected = ours.get(key.removeprefix(f"{prefix}:"), kind)

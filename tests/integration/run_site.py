@@ -92,7 +92,9 @@ class RunSite:
 
     def finish(self, run_id: str, state: State = State.SUCCESS, holder: str = "w1:1:a", **fields: Any) -> str:
         """Report the end of an execution; return the answer."""
-        ends = {name: fields.pop(name) for name in ("error", "retry_in", "seconds", "result") if name in fields}
+        ends = {
+            name: fields.pop(name) for name in ("error", "retry_in", "seconds", "result", "traceback") if name in fields
+        }
         return self.runs.finish(self.execution(run_id, holder, **fields), state, **ends)
 
     def state(self, run_id: str) -> State | None:

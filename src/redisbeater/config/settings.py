@@ -247,6 +247,12 @@ class Config:
         "True or False",
         "Keep the ``repr`` of each run's result, 200 characters of it.",
     )
+    run_tracebacks: bool = _setting(
+        True,
+        values.read_flag,
+        "True or False",
+        "Keep where the errors of the newest 3 failed runs of an entry were raised: the frames, without locals.",
+    )
     run_write_timeout: float = _setting(
         0.5,
         values.seconds(0.05, 60),

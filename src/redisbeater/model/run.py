@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -19,6 +20,9 @@ ATTEMPT_HEADER = "redisbeater_attempt"
 
 #: Characters that are kept of an error, and of the ``repr`` of a result.
 MOST_ERROR_CHARACTERS, MOST_RESULT_CHARACTERS = 500, 200
+
+#: Errors of one chain, and frames of each, that a traceback keeps.
+MOST_CHAINED, MOST_FRAMES = 4, 20
 
 
 class State(TextEnum):
@@ -288,6 +292,23 @@ def error_text(error: BaseException | str, secrets: Iterable[str] = ()) -> str:
     """Return class and text of an error, as a run keeps them: ``ValueError: no feed``. Secrets are blanked."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
     return shown(without_secrets(text, secrets), MOST_ERROR_CHARACTERS)
+
+
+def traceback_text(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Return where an error was raised, and the errors before it, as Python prints them; without locals and secrets.
+
+    Of each error the innermost frames are kept, and its text as far as a run keeps it.
+    """
+    chain: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and len(chain) < MOST_CHAINED and not any(each is one for one in chain):
+        chain.insert(0, each)
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    parts = []
+    for one in chain:
+        frames = without_secrets("".join(traceback.format_tb(one.__traceback__, -MOST_FRAMES)), secrets)
+        parts.append(f"Traceback (most recent call last):\n{frames}{error_text(one, secrets)}")
+    return "\n\n".join(parts)
 
 
 def result_text(result: object, secrets: Iterable[str] = ()) -> str:

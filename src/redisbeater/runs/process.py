@@ -148,6 +148,7 @@ class Process:
         running: the executions that are going on here.
         received: in the main process of a worker its messages of tracked runs, by task id, while it keeps them.
         keeps_results: whether the results of tasks are recorded.
+        keeps_tracebacks: whether it is recorded where the error of a task was raised.
         executes: whether this process executes tasks itself; the main process of a prefork worker does not.
         outbox: its reports on their way to Redis.
     """
@@ -156,7 +157,7 @@ class Process:
         self.running = RunningTable()
         self.received: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.executes = False
-        self.keeps_results = config.run_results
+        self.keeps_results, self.keeps_tracebacks = config.run_results, config.run_tracebacks
         self._config = config
         self._host = socket.gethostname()
         self._store = RunStore.of_worker(config)

@@ -21,7 +21,7 @@ from celery.exceptions import Reject, TimeLimitExceeded, WorkerLostError
 from celery.utils.time import maybe_make_aware
 
 from redisbeater.log_lines import get_logger
-from redisbeater.model.run import ATTEMPT_HEADER, State, error_text, result_text
+from redisbeater.model.run import ATTEMPT_HEADER, State, error_text, result_text, traceback_text
 from redisbeater.redaction import hidden, secrets_of
 from redisbeater.runs.process import OnceTask, Process, flush_all
 from redisbeater.runs.running import Running, add_headers, execution_of, is_tracked, is_tracked_request
@@ -137,7 +137,9 @@ def _end(process: Process, task: Any, request: Any, retval: Any, state: str | No
         result = result_text(retval, _secrets(request)) if process.keeps_results else ""
         process.end(running, State.SUCCESS, result=result)
     elif state == "FAILURE":
-        process.end(running, State.FAILURE, error=error_text(retval, _secrets(request)))
+        secrets = list(_secrets(request))
+        where = traceback_text(retval, secrets) if process.keeps_tracebacks else ""
+        process.end(running, State.FAILURE, error=error_text(retval, secrets), traceback=where)
     elif state == "REJECTED":
         _end_rejected(process, running, task, retval)
     elif running.is_published_again:

@@ -34,6 +34,7 @@ key                type         members                                         
 ``P:run:<id>``     hash         a run, the id is that of its task: ``docs/wire-format.rst``           from its end on
 ``P:payload:<id>`` string       JSON of what is needed to send that run again; a field of the run     from its end on,
                                 would keep Redis from storing it compactly                            until SUCCESS
+``P:traceback:<id>`` string     where the error of that run was raised: zlib, base 85                 yes
 ``P:runs:<name>``  sorted set   run key -> when it was sent, of the runs of an entry that are kept    unless one
                                                                                                       is active
 ``P:active``       sorted set   run key -> when its lease ends, or until when it may wait for a       none
@@ -195,6 +196,10 @@ class Keys:
     def payload_of(self, run_id: str) -> str:
         """Return the key of a run's payload, which is needed to send it again."""
         return f"{self.prefix}:payload:{run_id}"
+
+    def traceback_of(self, run_id: str) -> str:
+        """Return the key of the traceback of a run that has failed."""
+        return f"{self.prefix}:traceback:{run_id}"
 
     def runs_of(self, name: str) -> str:
         """Return the key of the history of an entry."""

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
+from base64 import b85decode, b85encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -228,6 +230,7 @@ class RunStore:
         error: str = "",
         result: str = "",
         note: str = "",
+        traceback: str = "",
         seconds: float | None = None,
     ) -> str:
         """Record the end of an execution.
@@ -239,6 +242,7 @@ class RunStore:
             error: :func:`~redisbeater.model.run.error_text`.
             result: :func:`~redisbeater.model.run.result_text`.
             note: what a person should know about this end.
+            traceback: :func:`~redisbeater.model.run.traceback_text`; kept for the newest 3 failures of an entry.
             seconds: how long it took; None: since its start was recorded.
 
         Returns:
@@ -249,7 +253,8 @@ class RunStore:
         terms = [*self._terms, execution.holder, str(execution.attempt), state.value, self._wait]
         times = ["" if each is None else f"{max(each, 0.0):.6f}" for each in (retry_in, seconds)]
         texts = [_json(fields), _json(execution.to_first_fields())]
-        word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts, str(execution.step)])
+        packed = b85encode(zlib.compress(traceback.encode(errors="replace"))).decode() if traceback else ""
+        word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts, str(execution.step), packed])
         return word
 
     def drop(self, execution: Execution, *, error: str = "") -> str:
@@ -399,6 +404,14 @@ class RunStore:
     def run(self, run_id: str) -> Run | None:
         """Return a run with its payload, if it is stored."""
         return next(self._load([self._keys.run(run_id)], with_payload=True), None)
+
+    def traceback(self, run_id: str) -> str:
+        """Return where the error of a run was raised; empty where that is not kept."""
+        stored = unless_wrong_type(self._connection, lambda client: client.get(self._keys.traceback_of(run_id)))
+        try:
+            return zlib.decompress(b85decode(stored or "")).decode() if stored else ""
+        except (ValueError, zlib.error):  # another program wrote it
+            return ""
 
     def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
         """Return the runs that exist, by id, without their payloads."""

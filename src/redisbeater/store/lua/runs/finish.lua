@@ -20,10 +20,12 @@
 -- ARGV[11] first     JSON: names and values for a run of which nothing is stored: name, task, fire_time, worker and pid
 --                    as start takes them. With a name that no entry can have, nothing is recorded
 -- ARGV[12] step      number: how often the run was published by itself before this execution
+-- ARGV[13] traceback text: where the error was raised, packed; '': not known
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]
 local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local wait, retry_in, seconds, fields, first, step = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local traceback = ARGV[13]
 
 local function create()
   local terms, is_begun = cjson.decode(first), holder ~= ''
@@ -81,6 +83,7 @@ local function finish(run)
   run.finished_at = string.format('%.6f', math.min(ends, now))
   if ends > now + 1 then append(texts, 'started_at', server_time(-seconds)) end
   end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not run.counted, texts)
+  if traceback ~= '' then keep_traceback(prefix, retention, run, traceback) end
   if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
 end
 

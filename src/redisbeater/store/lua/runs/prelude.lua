@@ -63,14 +63,19 @@ end
 -- field in three times the memory.
 local function payload_of(prefix, key) return prefix .. ':payload:' .. string.sub(key, #prefix + 6) end
 
+-- Return the key of the traceback of a run that has failed.
+local function traceback_of(prefix, key) return prefix .. ':traceback:' .. string.sub(key, #prefix + 6) end
+
 -- Remove the record of a run; a member of its entry's history that another program wrote is left alone.
 local function delete_run(prefix, key)
-  if string.find(key, prefix .. ':run:', 1, true) == 1 then redis.call('DEL', key, payload_of(prefix, key)) end
+  if string.find(key, prefix .. ':run:', 1, true) ~= 1 then return end
+  redis.call('DEL', key, payload_of(prefix, key), traceback_of(prefix, key))
 end
 
 -- Remove what the end of a run has stored, and further fields; the run does not expire any more.
 local function forget_end(prefix, key, ...)
   redis.call('HDEL', key, 'finished_at', ...)
+  redis.call('DEL', traceback_of(prefix, key))
   try('ZREM', prefix .. ':failures', key)
   redis.call('PERSIST', key)
   redis.call('PERSIST', payload_of(prefix, key))
@@ -137,8 +142,8 @@ local function list_active(prefix, name, key)
   redis.call('PERSIST', prefix .. ':runs:' .. name)
 end
 
--- Store until when a run may wait for its start, from a time on, and list it as active; unless it has begun before, also
--- as one that waits for a worker since then. Its history must outlive it.
+-- Store until when a run may wait for its start, from a time on, and list it as active; unless it has begun before,
+-- also as one that waits for a worker since then. Its history must outlive it.
 local function await_start(prefix, wait, run, from, has_begun)
   local ends = string.format('%.6f', from + wait)
   if instant(run.expires) and tonumber(run.expires) < tonumber(ends) then ends = run.expires end
@@ -240,7 +245,7 @@ end
 -- Add the end of a run to the last ends of its entry, and list the entry as failed or unstable since the first end that
 -- made it so. A backfill says nothing about its entry, nor does a run that somebody stopped. A report that comes late,
 -- of a run that had ended before the last one, is put before that one.
-local function note_end(prefix, run, state, stored)
+local function add_end(prefix, run, state, stored)
   local letter = ({SUCCESS = 'S', FAILURE = 'F', LOST = 'L', EXPIRED = 'X'})[state]
   if not letter or run.kind == 'backfill' then return end
   local entry, at = prefix .. run.name, run.finished_at or server_time()
@@ -284,6 +289,18 @@ local function count_total(prefix, what, task, number)
   if count(totals, field, number) ~= (number or 1) or redis.call('HLEN', totals) <= 1000 then return end
   redis.call('HDEL', totals, field)
   count(totals, what .. ' other', number)
+end
+
+-- Add the end of a run to all counts, to the last ends of its entry unless that was deleted, and to the newest failures
+-- if it is one.
+local function note_end(prefix, run, state, is_failure, stored)
+  if stored then
+    count_end(prefix .. run.name, state, is_failure, stored.failures)
+    add_end(prefix, run, state, stored.ends)
+  end
+  count_total(prefix, state, run.task)
+  count_minutes(prefix, state)
+  if state ~= 'SUCCESS' and state ~= 'REVOKED' then list_failure(prefix, run) end
 end
 
 -- Add the seconds that a run took, if they are known, to the totals of its task, under the smallest bound that is not
@@ -380,18 +397,22 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   forget_waiting(prefix, run)
   local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends')
   cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
-  if run.state ~= state then
-    if stored then
-      count_end(entry, state, is_failure, stored.failures)
-      note_end(prefix, run, state, stored.ends)
-    end
-    count_total(prefix, state, run.task)
-    count_minutes(prefix, state)
-    if state ~= 'SUCCESS' and state ~= 'REVOKED' then list_failure(prefix, run) end
-  end
+  if run.state ~= state then note_end(prefix, run, state, is_failure, stored) end
   count_duration(prefix, run)
   if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+end
+
+-- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
+-- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
+local function keep_traceback(prefix, retention, run, traceback)
+  local entry = prefix .. run.name
+  redis.call('SET', traceback_of(prefix, run.key), traceback, 'PX', retention)
+  if not exists(prefix, run.name) then return end
+  local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
+  local oldest, others = string.match(ids, '^(%S+) (%S+ %S+ %S+ )$')
+  if oldest then redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. oldest)) end
+  redis.call('HSET', entry, 'tracebacks', others or #ids < 1000 and ids or '')
 end
 
 -- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and

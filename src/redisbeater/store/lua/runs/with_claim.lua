@@ -5,7 +5,7 @@
 -- no missing field.
 local function read_with_runs(key, limit, others, ...)
   local own = try(
-    'HMGET', key, 'claim', 'failures', 'buffered', 'ends',
+    'HMGET', key, 'claim', 'failures', 'buffered', 'ends', 'tracebacks',
     'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped'
   ) or {}
   for _, text in ipairs(own) do
