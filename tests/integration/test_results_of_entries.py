@@ -197,3 +197,42 @@ def test_a_deleted_entry_is_listed_nowhere_and_begins_without_a_result(site: Run
 
     store.restore("report")
     assert (ends(site), listed(site, site.keys.failed)) == ("", {})
+
+
+# -- why
+
+
+def why(site: RunSite) -> str:
+    site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
+    answer = ScheduleStore(site.app).why("report")
+    return f"{answer.verdict}: {answer.sentence}"
+
+
+def test_why_says_first_that_its_runs_fail(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+    for run_id in "bcd":
+        site.send(run_id)
+        site.start(run_id)
+        site.finish(run_id, S.FAILURE, error="ValueError: cannot parse row 17")
+
+    assert why(site).startswith("failed: Failed the last 3 times, since ")
+    assert ": ValueError: cannot parse row 17. Next run: " in why(site)
+
+
+def test_why_says_that_its_runs_fail_now_and_then(site: RunSite) -> None:
+    for run_id in "abc":
+        end(site, run_id)
+    end(site, "d", S.SUCCESS)
+
+    assert why(site).startswith("unstable: Failed 3 of its last 4 times, not the last time. Next run: ")
+
+
+def test_why_says_how_many_runs_wait_for_a_worker(site: RunSite) -> None:
+    for run_id in "abc":
+        site.send(run_id)
+    site.clock.go_on(31)
+
+    assert why(site) == (
+        "queued: 3 runs wait in the default queue, none started; no worker has ever reported: check that"
+        " redisbeater.runs is in their imports setting."
+    )

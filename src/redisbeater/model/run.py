@@ -361,6 +361,9 @@ class RunBrief(NamedTuple):
         took: seconds from its start to its end, or to the last renewal of its lease; None: it has not started.
         sent_at: when it was sent, aware UTC; None: not known.
         finished_at: when it ended, aware UTC; None: it has not, or nobody has reported it.
+        started_at: when it began, aware UTC; None: it has not, or nobody has reported it.
+        fire_time: its fire time, aware UTC; None: not known.
+        error: the error that ended it, of the newest run that failed; else empty.
     """
 
     id: str
@@ -369,6 +372,9 @@ class RunBrief(NamedTuple):
     took: float | None
     sent_at: datetime | None = None
     finished_at: datetime | None = None
+    started_at: datetime | None = None
+    fire_time: datetime | None = None
+    error: str = ""
 
     @classmethod
     def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
@@ -376,12 +382,13 @@ class RunBrief(NamedTuple):
         state = _STATES.get(row[0])
         if state is None:
             return None
-        fire_time, sent_at, started_at, seen_at, finished_at = map(_seconds, row[1:])
-        moment = sent_at if fire_time is None else fire_time
+        fire_time, sent_at, started_at, seen_at, finished_at = map(_seconds, row[1:6])
         end = seen_at if finished_at is None else finished_at
         took = None if started_at is None or end is None else max(end - started_at, 0.0)
-        at, sent, finished = (None if time is None else from_unix(time) for time in (moment, sent_at, finished_at))
-        return cls(run_id, state, at, took, sent, finished)
+        fire, sent, started, finished = (
+            None if time is None else from_unix(time) for time in (fire_time, sent_at, started_at, finished_at)
+        )
+        return cls(run_id, state, fire or sent, took, sent, finished, started, fire, *row[6:])
 
     @property
     def is_final(self) -> bool:

@@ -13,6 +13,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import LONGEST_PASS, longest_pass, read_beats, read_pause, warning_of_lock
+from redisbeater.management.runs.results import Ends, EntryResult, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -39,7 +40,7 @@ class Answer:
             ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``, ``left_out``, ``skip``,
             ``disabled_until``, ``max_runs``, ``out_of_bounds``, ``created_later``, ``deleted``, ``gone``,
             ``no_fire_time`` or ``unknown``; where runs are recorded also
-            ``queued``, ``buffered``, ``running``, ``failed``, ``lost``, ``revoked``, ``expired`` and ``overlap``.
+            ``queued``, ``buffered``, ``running``, ``failed``, ``unstable``, ``lost``, ``revoked``, ``expired`` and ``overlap``.
         sentence: the answer for people, with times in the zone of the entry.
         evidence: what it follows from, and what else is known of that time.
         advice: what can be done about it; often empty.
@@ -89,6 +90,7 @@ class Facts:
         max_rate: how many runs a second leave at most; None: any number.
         refusal: why Redis refuses changes, and what to do; empty: it takes them, or does not say.
         runs: its newest runs, the newest first; empty where runs are not recorded.
+        result: what became of them; None where runs are not recorded.
         beats: the lines of the beats, those that lead first.
         longest_pass: a beat whose line is older than that makes no passes any more.
         workers_report: whether a worker has ever reported a run of the schedule; True where runs are not recorded.
@@ -113,6 +115,7 @@ class Facts:
     max_rate: float | None = None
     refusal: str = ""
     runs: Sequence[Run] = ()
+    result: EntryResult | None = None
     beats: Sequence[BeatLine] = ()
     longest_pass: timedelta = LONGEST_PASS
     workers_report: bool = True
@@ -188,6 +191,8 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
     if not (snapshot.exists or lines or report):
         raise EntryNotFound(name)
     of_zone = context.in_zone(snapshot.zone)
+    runs = _runs(context, name)
+    queue = stored.definition.options.get("queue") if stored else None
     held, beats = None if context.config.lock_key is None else redis.held_lock(), read_beats(context)
     return Facts(
         name=name,
@@ -207,7 +212,10 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
         lock_warning=warning_of_lock(held, beats) if held else "",
         max_rate=context.config.max_rate,
         refusal=redis.refusal(),
-        runs=_runs(context, name),
+        runs=runs,
+        result=result_of(Ends.from_text(snapshot.ends), runs, now or snapshot.now, queue=str(queue or ""))
+        if context.config.track_runs
+        else None,
         beats=beats,
         longest_pass=longest_pass(max_interval),
         workers_report=not context.config.track_runs or redis.runs.has_reported(),

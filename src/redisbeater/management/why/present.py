@@ -14,7 +14,7 @@ from redisbeater.management.why.facts import (
     evidence_of_leaders,
     since_nobody_leads,
 )
-from redisbeater.management.why.runs import in_the_way, run_evidence, unstarted
+from redisbeater.management.why.runs import in_the_way, run_evidence, unstarted, with_result
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -38,7 +38,7 @@ def answer_now(facts: Facts) -> Answer:
     if fire_time is None:
         return _finished(facts, policy)
     owed = owed_run(facts, policy, fire_time)
-    return owed or in_the_way(facts) or unstarted(facts) or _waiting(facts, policy, fire_time)
+    return owed or in_the_way(facts) or unstarted(facts) or with_result(facts, _waiting(facts, policy, fire_time))
 
 
 def absence(facts: Facts) -> Answer:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from redisbeater.display import quoted
 from redisbeater.management.runs.history import late_words, lateness, outcome_words, running_time, usually
+from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
@@ -39,7 +41,35 @@ def unstarted(facts: Facts) -> Answer | None:
     run = facts.runs[0] if facts.runs else None
     if run is None or run.is_final or run.sent_at is None or facts.now - run.sent_at < SOON:
         return None
+    if facts.result is not None and facts.result.waiting > 1 and run.state is State.SENT:
+        return _all_unstarted(facts, run, facts.result.waiting)
     return of_run(facts, run) if run.state in (State.SENT, State.BUFFERED, State.LOST) else None
+
+
+def _all_unstarted(facts: Facts, run: Run, waiting: int) -> Answer:
+    """Answer where several runs wait in a queue."""
+    doubt = f"{_reporting(facts)}." if not facts.workers_report else ": does a worker consume it?"
+    return Answer(
+        verdict="queued",
+        sentence=f"{waiting} runs wait in {_queue(facts)}, none started{doubt}",
+        evidence=(run_evidence(facts, run), *facts.recent()),
+    )
+
+
+def with_result(facts: Facts, plan: Answer) -> Answer:
+    """Return an answer about what is to come, behind what went wrong with the last runs of the entry."""
+    found = facts.result
+    if found is None or not RESULTS[found.result].is_problem or found.result is Result.WAITING:
+        return plan
+    if found.result is Result.FAILED:
+        times = found.ends.failed_in_a_row
+        often = "Failed the last time" if times == 1 else f"Failed the last {times} times"
+        since = f", since {_clock(facts, found.since)}" if found.since and times > 1 else ""
+        problem = f"{often}{since}{f': {found.error}' if found.error else ''}."
+    else:
+        problem = f"Failed {found.ends.failed} of its last {len(found.ends.letters)} times, not the last time."
+    following = plan.sentence.replace("Waits for its time:", "Next run:") if plan.verdict == "waits" else plan.sentence
+    return replace(plan, verdict=found.result.value, sentence=f"{problem} {following}")
 
 
 def in_the_way(facts: Facts) -> Answer | None:

@@ -1,0 +1,236 @@
+"""The result of an entry: what its last runs say of it, beside the state that its schedule is in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median, quantiles
+from typing import Any, Literal, NamedTuple
+
+from redisbeater.display import shown, without_secrets
+from redisbeater.model.policies import TextEnum
+from redisbeater.model.run import Run, RunBrief, State
+from redisbeater.times import duration_words, from_unix, span_words
+
+
+class Result(TextEnum):
+    """What the last runs of an entry say of it. Where several hold, the first one here is shown."""
+
+    #: The run that ended last has failed, was lost, or expired.
+    FAILED = "failed"
+    #: A run was sent half a minute ago or more, and no worker has started it.
+    WAITING = "waiting"
+    #: The run that ended last has ended well; at least 3 of the last 30 have not.
+    UNSTABLE = "unstable"
+    #: A worker executes a run.
+    RUNNING = "running"
+    #: The last run was sent, or started, more than a minute after it was due.
+    LATE = "late"
+    #: The run that ended last has ended well.
+    OK = "ok"
+    #: No run of it has ended.
+    NEVER = "never"
+
+
+class ResultFacts(NamedTuple):
+    """How a result is to be taken; whether somebody should look at it."""
+
+    tone: Literal["good", "bad", "warn", "busy", "quiet"]
+    is_problem: bool = False
+
+
+RESULTS: Mapping[Result, ResultFacts] = {
+    Result.FAILED: ResultFacts("bad", is_problem=True),
+    Result.WAITING: ResultFacts("warn", is_problem=True),
+    Result.UNSTABLE: ResultFacts("warn", is_problem=True),
+    Result.RUNNING: ResultFacts("busy"),
+    Result.LATE: ResultFacts("warn"),
+    Result.OK: ResultFacts("good"),
+    Result.NEVER: ResultFacts("quiet"),
+}
+
+#: How long a run may wait for a worker until that is a problem; and how long after it was due it is late.
+WAITS_AFTER, LATE_AFTER = timedelta(seconds=30), timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The last ends of an entry's runs, as the scripts keep them.
+
+    Attributes:
+        letters: one for each, the newest last, 30 at most: S for SUCCESS, F for FAILURE, L for LOST, X for EXPIRED.
+            Runs that somebody stopped, and backfills, are left out.
+        at: when the last one was, aware UTC; None: none has ended.
+    """
+
+    letters: str = ""
+    at: datetime | None = None
+
+    @classmethod
+    def from_text(cls, stored: str) -> Ends:
+        """Read the field of an entry; what another program wrote there counts as none."""
+        found = re.fullmatch(r"([SFLX]{1,30}) (\d{1,11}(?:\.\d{1,6})?)", stored)
+        return cls(found[1], from_unix(float(found[2]))) if found else cls()
+
+    @property
+    def failed(self) -> int:
+        """How many of them were no SUCCESS."""
+        return len(self.letters) - self.letters.count("S")
+
+    @property
+    def failed_in_a_row(self) -> int:
+        """How many of the newest were no SUCCESS, up to the last one that was; 30 may stand for more."""
+        return len(self.letters) - len(self.letters.rstrip("FLX"))
+
+    @property
+    def result(self) -> Result:
+        """What they say, by themselves; the prelude of the scripts of runs has the same rule."""
+        if not self.letters:
+            return Result.NEVER
+        if self.failed_in_a_row:
+            return Result.FAILED
+        return Result.UNSTABLE if self.failed >= 3 else Result.OK
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"ends": self.letters, "ended_at": self.at and self.at.isoformat()}
+
+
+#: How many of the newest runs of an entry tell its result.
+NEWEST = 30
+
+#: How many runs tell how long one usually takes.
+FEWEST_FOR_USUAL = 3
+
+#: States of a run that has failed.
+_FAILED = frozenset((State.FAILURE, State.LOST, State.EXPIRED))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryResult:
+    """What became of the last runs of an entry.
+
+    Attributes:
+        result: the first of :class:`Result` that holds.
+        ends: the last ends of its runs.
+        since: when the first of the failures in a row ended, aware UTC; None: the last run has not failed, or it is not
+            known any more.
+        error: the error of the newest run that failed; empty: none, or it is not known any more.
+        waiting: how many of its newest runs wait for a worker for half a minute or more.
+        waiting_since: since when the oldest of them waits, aware UTC; None: none does.
+        queue: the queue that they wait in; empty: the default one.
+        running: how long the run takes so far that is executed now; None: none is.
+        usual, longest: median and 95th percentile of how long its newest runs took; None: too few are known.
+        late: how long after its fire time the newest run was sent, or started; None: not known.
+    """
+
+    result: Result
+    ends: Ends
+    since: datetime | None = None
+    error: str = ""
+    waiting: int = 0
+    waiting_since: datetime | None = None
+    queue: str = ""
+    running: timedelta | None = None
+    usual: timedelta | None = None
+    longest: timedelta | None = None
+    late: timedelta | None = None
+
+    @property
+    def words(self) -> str:
+        """The result for a column of a table: ``failed 11x: ValueError: no feed``."""
+        if self.result is Result.FAILED:
+            times = f" {self.ends.failed_in_a_row}x" if self.ends.failed_in_a_row > 1 else ""
+            return f"failed{times}{f': {self.error}' if self.error else ''}"
+        if self.result is Result.UNSTABLE:
+            return f"unstable: {self.ends.failed} of {len(self.ends.letters)} failed"
+        if self.result is Result.WAITING:
+            where = f" in queue {shown(self.queue)}" if self.queue else ""
+            return f"waits{where}, {self.waiting} unstarted"
+        if self.result is Result.RUNNING and self.running is not None:
+            usual = f", usually {span_words(self.usual)}" if self.usual is not None else ""
+            return f"running for {span_words(self.running)}{usual}"
+        if self.result is Result.LATE and self.late is not None:
+            return f"ok, {duration_words(self.late)} late"
+        return "never ran" if self.result is Result.NEVER else str(self.result)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object: times as ISO 8601, durations in seconds."""
+        spans = {name: getattr(self, name) for name in ("running", "usual", "longest", "late")}
+        return {
+            "result": self.result.value,
+            **self.ends.as_dict(),
+            "failed_in_a_row": self.ends.failed_in_a_row,
+            "since": self.since and self.since.isoformat(),
+            "error": self.error,
+            "waiting": self.waiting,
+            "waiting_since": self.waiting_since and self.waiting_since.isoformat(),
+            "queue": self.queue,
+            **{name: None if span is None else span.total_seconds() for name, span in spans.items()},
+        }
+
+
+def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queue: str = "") -> EntryResult:
+    """Return the result of an entry.
+
+    Arguments:
+        ends: its last ends.
+        runs: its newest runs in brief, the newest first; :data:`NEWEST` of them, or fewer.
+        now: the time of the Redis server.
+        queue: the queue of its options.
+    """
+    waiting = [
+        run.sent_at for run in runs if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
+    ]
+    executed = [run.started_at for run in runs if run.state is State.STARTED and run.started_at]
+    late = _lateness(runs, now)
+    result = ends.result
+    if waiting and result is not Result.FAILED:
+        result = Result.WAITING
+    elif executed and result not in (Result.FAILED, Result.UNSTABLE):
+        result = Result.RUNNING
+    elif result is Result.OK and late is not None and late > LATE_AFTER:
+        result = Result.LATE
+    usual, longest = _durations(runs)
+    return EntryResult(
+        result=result,
+        ends=ends,
+        since=_failing_since(runs) if result is Result.FAILED else None,
+        error=shown(without_secrets(next((run.error for run in runs if run.state in _FAILED), ""))),
+        waiting=len(waiting),
+        waiting_since=min(waiting, default=None),
+        queue=queue,
+        running=max(now - executed[0], timedelta(0)) if executed else None,
+        usual=usual,
+        longest=longest,
+        late=late,
+    )
+
+
+def _lateness(runs: Sequence[RunBrief | Run], now: datetime) -> timedelta | None:
+    """Return how long after its fire time the newest run was sent, or started; None where that is not known."""
+    run = runs[0] if runs else None
+    if run is None or run.fire_time is None or run.sent_at is None:
+        return None
+    return max((run.started_at or run.sent_at) - run.fire_time, timedelta(0))
+
+
+def _failing_since(runs: Sequence[RunBrief | Run]) -> datetime | None:
+    """Return when the first of the newest failures in a row ended."""
+    since = None
+    for run in runs:
+        if run.state is State.SUCCESS:
+            break
+        if run.state in _FAILED:
+            since = run.finished_at or since
+    return since
+
+
+def _durations(runs: Sequence[RunBrief | Run]) -> tuple[timedelta | None, timedelta | None]:
+    """Return the median and the 95th percentile of how long runs took that have ended well."""
+    known = [run.took for run in runs if run.state is State.SUCCESS and run.took is not None]
+    if len(known) < FEWEST_FOR_USUAL:
+        return None, None
+    return timedelta(seconds=median(known)), timedelta(seconds=quantiles(known, n=20, method="inclusive")[-1])

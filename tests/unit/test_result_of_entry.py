@@ -1,0 +1,111 @@
+"""The result of an entry, from the ends of its runs and its newest runs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from redisbeater.management.runs.results import RESULTS, Ends, Result, result_of
+from redisbeater.model.run import RunBrief, State
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def brief(state: State, age: float = 60, **fields: Any) -> RunBrief:
+    """Return a run that was due, sent and started at one moment, and took a second."""
+    begun = state not in (State.SENT, State.BUFFERED, State.EXPIRED)
+    values: dict[str, Any] = {
+        "id": "a", "state": state, "moment": ago(age), "took": 1.0 if begun else None, "fire_time": ago(age),
+        "sent_at": ago(age), "started_at": ago(age) if begun else None, "finished_at": ago(age - 1) if begun else None,
+    }  # fmt: skip
+    return RunBrief(**{**values, **fields})
+
+
+@pytest.mark.parametrize(
+    ("letters", "result"),
+    [
+        ("", Result.NEVER), ("S", Result.OK), ("F", Result.FAILED), ("SL", Result.FAILED), ("SX", Result.FAILED),
+        ("FFS", Result.OK), ("FFFS", Result.UNSTABLE), ("LXF" + "S" * 27, Result.UNSTABLE), ("FS" * 15, Result.UNSTABLE),
+    ],
+)  # fmt: skip
+def test_the_last_ends_say_how_an_entry_fares(letters: str, result: Result) -> None:
+    assert Ends(letters, NOW).result is result
+
+
+@pytest.mark.parametrize("stored", ["", "S", "anything", "SQ 1795478400", "S -1", "S" * 31 + " 1", "S 1e400", "S\n1"])
+def test_what_another_program_stored_are_no_ends(stored: str) -> None:
+    assert Ends.from_text(stored) == Ends()
+
+
+def test_stored_ends_are_read() -> None:
+    assert Ends.from_text("FS 1795435200.000000") == Ends("FS", NOW)
+
+
+def test_a_failure_says_how_often_since_when_and_why() -> None:
+    runs = [brief(State.FAILURE, 60, error="ValueError: no feed"), brief(State.LOST, 120), brief(State.SUCCESS, 180)]
+    found = result_of(Ends("SLF", ago(59)), runs, NOW)
+
+    assert found.words == "failed 2x: ValueError: no feed"
+    assert found.since == ago(119)
+
+
+def test_an_entry_whose_runs_wait_says_where_and_how_many() -> None:
+    runs = [brief(State.SENT, age) for age in (5, 31, 300)]
+    found = result_of(Ends("S", ago(400)), runs, NOW, queue="slow")
+
+    assert (found.result, found.words, found.waiting_since) == (
+        Result.WAITING,
+        "waits in queue slow, 2 unstarted",
+        ago(300),
+    )
+
+
+def test_a_run_is_running_beside_what_it_usually_takes() -> None:
+    done = [brief(State.SUCCESS, age, took=1800.0) for age in (7200, 10800, 14400)]
+    found = result_of(Ends("SSS", ago(3600)), [brief(State.STARTED, 540), *done], NOW)
+
+    assert (found.result, found.words) == (Result.RUNNING, "running for 9 min, usually 30 min")
+
+
+def test_a_failure_is_said_also_while_the_next_run_goes_on() -> None:
+    assert result_of(Ends("F", ago(60)), [brief(State.STARTED, 5)], NOW).result is Result.FAILED
+
+
+def test_a_run_that_began_long_after_it_was_due_was_late() -> None:
+    found = result_of(Ends("S", ago(1)), [brief(State.SUCCESS, 60, fire_time=ago(121))], NOW)
+
+    assert (found.result, found.words) == (Result.LATE, "ok, 1 min late")
+
+
+def test_an_entry_that_never_ran_says_so() -> None:
+    assert result_of(Ends(), [], NOW).words == "never ran"
+
+
+def test_durations_are_those_of_runs_that_succeeded() -> None:
+    runs = [brief(State.SUCCESS, took=float(seconds)) for seconds in range(1, 21)] + [brief(State.FAILURE, took=999.0)]
+    found = result_of(Ends("S", NOW), runs, NOW)
+
+    assert (found.usual, found.longest) == (timedelta(seconds=10.5), timedelta(seconds=19.05))
+
+
+def test_its_json_has_durations_in_seconds_and_times_as_iso_8601() -> None:
+    runs = [brief(State.FAILURE, 60, error="ValueError: no feed")]
+
+    assert result_of(Ends("F", ago(59)), runs, NOW).as_dict() == {
+        "result": "failed", "ends": "F", "ended_at": ago(59).isoformat(), "failed_in_a_row": 1,
+        "since": ago(59).isoformat(), "error": "ValueError: no feed", "waiting": 0, "waiting_since": None, "queue": "",
+        "running": None, "usual": None, "longest": None, "late": 0.0,
+    }  # fmt: skip
+
+
+def test_each_result_says_how_it_is_to_be_taken() -> None:
+    assert set(RESULTS) == set(Result)
+    assert [result for result, facts in RESULTS.items() if facts.is_problem] == [
+        Result.FAILED, Result.WAITING, Result.UNSTABLE,
+    ]  # fmt: skip
