@@ -48,10 +48,10 @@ def unstarted(facts: Facts) -> Answer | None:
 
 def _all_unstarted(facts: Facts, run: Run, waiting: int) -> Answer:
     """Answer where several runs wait in a queue."""
-    doubt = f"{_reporting(facts)}." if not facts.workers_report else ": does a worker consume it?"
+    hint = f"{_reporting(facts)}." if not facts.workers_report else ": does a worker consume it?"
     return Answer(
         verdict="queued",
-        sentence=f"{waiting} runs wait in {_queue(facts)}, none started{doubt}",
+        sentence=f"{waiting} runs wait in {_queue(facts)}, none started{hint}",
         evidence=(run_evidence(facts, run), *facts.recent()),
     )
 
