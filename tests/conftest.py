@@ -194,6 +194,14 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     return client.type(key) == expected
 
 
+@pytest.fixture(autouse=True)
+def no_task_stays() -> Iterator[None]:
+    """Forget the tasks of each test: Celery gives a task of one app to every app that is made later in the process."""
+    before = set(celery_state._on_app_finalizers)
+    yield
+    celery_state._on_app_finalizers.intersection_update(before)
+
+
 @pytest.fixture
 def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a worker in this process sets for the whole process: current app, root of all loggers."""

@@ -45,6 +45,7 @@ SETTINGS: dict[str, Any] = {
     "redisbeater_track_runs": True,
     "redisbeater_lock_key": None,
     "redisbeater_run_timeout": 10.0,
+    "redisbeater_run_write_timeout": 60.0,  # a worker is killed once its task has begun: its start is written by then
     "redisbeater_stop_signal": None,
     "result_expires": None,
 }

@@ -147,6 +147,7 @@ class Worker:
         own: dict[str, Any] = {
             "redisbeater_redis_url": server.url().replace("://", f"://{self.user}:secret@"),
             "redisbeater_run_timeout": 10.0,
+            "redisbeater_run_write_timeout": 60.0,  # a busy machine is no Redis that is away
             # Not "celery": tests may run while messages of another one are left.
             "task_default_queue": f"queue-{uuid.uuid4().hex}",
         }

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import celery._state
 import pytest
 import yaml
 from page_blocks import Block, blocks
@@ -41,8 +40,6 @@ def site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("USER", "anna")
-    # A task of one app is one of every app that is made later.
-    monkeypatch.setattr(celery._state, "_on_app_finalizers", set(celery._state._on_app_finalizers))
     found = Site(server, tmp_path)
     with found.opened:
         yield found

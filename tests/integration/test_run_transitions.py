@@ -344,6 +344,24 @@ def test_an_execution_that_died_before_its_start_could_be_written_is_lost_soon(s
     assert site.state("a") == S.LOST
 
 
+@pytest.mark.parametrize("reports", ["start dead interrupted", "start interrupted dead", "dead start interrupted"])
+def test_in_any_order_the_reports_of_a_death_are_one_execution_and_why_it_died(site: RunSite, reports: str) -> None:
+    site.send("a")
+    steps: dict[str, Callable[[], str]] = {
+        "start": lambda: site.start("a"),
+        "interrupted": lambda: site.runs.drop(site.execution("a"), error="its task was interrupted"),
+        "dead": lambda: site.runs.drop(site.execution("a", "w1:1:"), error="WorkerLostError: exitcode 3"),
+    }
+
+    words = {step: steps[step]() for step in reports.split()}
+
+    assert words == {"start": "STARTED", "interrupted": "DROPPED", "dead": "DROPPED"}
+    run = site.runs.run("a")
+    assert run is not None
+    assert (run.state, run.error, run.starts, run.note) == (S.STARTED, "WorkerLostError: exitcode 3", 1, "")
+    assert run.lease_end == site.clock.now + timedelta(seconds=10)
+
+
 @pytest.mark.parametrize("acks_late", [True, False])
 def test_a_dead_execution_says_whether_the_broker_gives_its_message_out_again(site: RunSite, acks_late: bool) -> None:
     site.send("a")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import django
 from django.apps import apps
 from django.conf import settings
@@ -19,6 +21,8 @@ urlpatterns = [path("accounts/login/", _login_page, name="login")]
 
 def set_up() -> None:
     """Configure Django and create the tables, once."""
+    # The browser of an earlier test of this process leaves a running event loop, in which Django refuses to work.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     if not settings.configured:
         settings.configure(
             # Shared by the threads of this process: the web page asks in one of its own.

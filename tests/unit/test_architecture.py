@@ -310,7 +310,6 @@ def test_a_module_has_a_docstring() -> None:
 #: Private names that tests may read all the same: of which file, and why.
 PRIVATE_READS = {
     ("integration/test_errors_from_outside.py", "_recording"): "an error is raised within this very function",
-    ("documentation/test_documentation.py", "_state"): "a module of Celery",
     ("integration/test_executed.py", "_next_instance"): "of an entry of RedBeat",
     ("integration/test_redbeat.py", "_next_instance"): "of an entry of RedBeat",
     ("integration/test_redbeat_handover.py", "_next_instance"): "of an entry of RedBeat",

@@ -2,8 +2,9 @@
 --
 -- Where Redis was away until the execution died, its start could not be written. It is then recorded as started first:
 -- its message is gone, and a run that counts as sent would wait for a start that never comes. A second execution of
--- this script does not make the lease longer. Whether the broker gives the message out again is known here for certain,
--- and replaces what was stored with the start.
+-- this script does not make the lease longer. What the execution itself says of its end does not replace what another
+-- process has said of it. Whether the broker gives the message out again is known here for certain, and replaces what
+-- was stored with the start.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -25,7 +26,7 @@ end
 local function start(run)
   local now = server_time()
   local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(stored)}
-  redis.call('HDEL', run_key, 'finished_at', 'taken', 'worker', 'pid')
+  redis.call('HDEL', run_key, 'finished_at', 'error', 'taken', 'worker', 'pid')
   redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
   forget_waiting(prefix, run)
   run.state, run.holder = 'STARTED', holder
@@ -38,5 +39,6 @@ local lease = try('ZSCORE', prefix .. ':active', run_key)
 local ends = server_time(seconds)
 if not lease or tonumber(ends) < tonumber(lease) then try('ZADD', prefix .. ':active', ends, run_key) end
 if not is_redelivered then redis.call('HDEL', run_key, 'acks_late') end
-if error_text ~= '' then redis.call('HSET', run_key, 'error', error_text) end
+local set = run.holder == holder and 'HSETNX' or 'HSET'
+if error_text ~= '' then redis.call(set, run_key, 'error', error_text) end
 return 'DROPPED'

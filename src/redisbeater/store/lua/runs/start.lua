@@ -1,9 +1,10 @@
 -- Record that an execution of a run begins, and give it the lease. It may be the first to know the run.
 --
 -- The holder, a token of this execution, fences what follows. The same token again is the same execution, whose reply
--- was lost. A message that an execution has published for the next try has a later step, and takes the lease over from
--- that execution; a message of an earlier step that the broker gives out again does not. Of most runs nothing is stored
--- but that they were sent: then little has to be written.
+-- was lost. So is one whose process is already reported as dead, by what its token begins with; its short lease stays.
+-- A message that an execution has published for the next try has a later step, and takes the lease over from that
+-- execution; a message of an earlier step that the broker gives out again does not. Of most runs nothing is stored but
+-- that they were sent: then little has to be written.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -27,7 +28,9 @@ local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local now, run = server_time(), read_run(run_key)
 local lease_end = string.format('%.6f', now + lease)
 local entry_name = run and run.name or name
-local is_repeated = run and run.holder == holder
+local known = run and run.state == 'STARTED' and is_again ~= '1' and run.holder or ''
+local is_dead = known ~= '' and known ~= holder and string.sub(holder, 1, #known) == known
+local is_repeated = run and (is_dead or run.holder == holder)
 local is_first = run and run.state == 'SENT' and run.starts == 0
 
 local function refusal()
@@ -80,7 +83,11 @@ end
 
 local word, seconds
 if run and not is_repeated then word, seconds = refusal() end
-if is_repeated and run.state == 'STARTED' then try('ZADD', prefix .. ':active', lease_end, run_key) end
+if is_dead then
+  redis.call('HSET', run_key, 'holder', holder)
+elseif is_repeated and run.state == 'STARTED' then
+  try('ZADD', prefix .. ':active', lease_end, run_key)
+end
 if not word and not is_repeated then
   start()
 elseif word and refuses ~= '1' then
