@@ -53,6 +53,15 @@ def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     return redacted_text(text[:MOST_REDACTED], hidden(), secrets) if text else ""
 
 
+#: What may differ from time to time in the text of one error: addresses, ids, times.
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+\.\d+|\d{5,}")
+
+
+def fingerprint(error: str) -> str:
+    """Return the text of an error without addresses, ids and times, by which the same error is recognized."""
+    return _VARIABLE.sub("#", error)
+
+
 def shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
     """Return the text of a value with escapes for what cannot be printed, such as ``\\x1b``, cut to ``limit``."""
     text = text_of(value)

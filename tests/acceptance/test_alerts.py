@@ -108,6 +108,18 @@ class Faults:
         self.fires("entry that cannot be sent", is_failing, "Failing", "Late", "Refused")
         self.store.delete("unsendable")
 
+    def list_a_failed_entry(self) -> None:
+        self.client.zadd(f"{PREFIX}:failed", {f"{PREFIX}fine": time.time()})
+        has_failed = self.shown(lambda found: found.value("entry_results", result="failed") == 1)
+        self.fires("task that fails", has_failed, "TasksFail")
+        self.client.delete(f"{PREFIX}:failed")
+
+    def list_a_run_that_waits(self) -> None:
+        self.client.zadd(f"{PREFIX}:waiting", {f"{PREFIX}:run:a": time.time() - 60})
+        waits = self.shown(lambda found: found.value("runs_unstarted") == 1)
+        self.fires("run that nobody starts", waits, "Unstarted")
+        self.client.delete(f"{PREFIX}:waiting")
+
     def pause(self) -> None:
         self.store.pause()
         self.fires("paused", self.shown(lambda found: found.value("paused") == 1), "PausedLong")
@@ -144,10 +156,12 @@ def test_each_fault_fires_its_alerts_and_no_others(tmp_path: Path) -> None:
         faults.fires("nothing", faults.healthy)
         faults.break_an_entry()
         faults.save_an_entry_that_cannot_be_sent()
+        faults.list_a_failed_entry()
+        faults.list_a_run_that_waits()
         faults.pause()
         faults.stop_the_broker()
         faults.stop_redis()
         faults.kill_beat()
 
-    assert len(faults.scenarios) == 7
+    assert len(faults.scenarios) == 9
     assert rule_test.run(ALERTS, faults.scenarios, PREFIX, tmp_path) == ""

@@ -300,11 +300,15 @@ def test_what_became_of_runs_is_read_from_the_totals(monitored: Monitored, clien
     client.hset(f"{prefix}:totals", mapping=totals)
     client.zadd(f"{prefix}:active", {"run": 1, "other": 2})
     client.zadd(f"{prefix}:resend", {"third": 1})
+    client.zadd(f"{prefix}:waiting", {"fourth": time.time() - 60, "fifth": time.time()})
+    client.zadd(f"{prefix}:failed", {"a": 1, "b": 1})
+    client.zadd(f"{prefix}:unstable", {"c": 1})
     found = monitored.scrape()
-    client.delete(f"{prefix}:totals", f"{prefix}:active", f"{prefix}:resend")
+    client.delete(*(f"{prefix}:{key}" for key in ("totals", "active", "resend", "waiting", "failed", "unstable")))
 
     assert [found.value("runs_total", state=state) for state in ("SUCCESS", "LOST", "FAILURE")] == [3, 1, 0]
-    assert (found.value("runs_active"), found.value("runs_waiting")) == (2, 1)
+    assert (found.value("runs_active"), found.value("runs_waiting"), found.value("runs_unstarted")) == (2, 1, 1)
+    assert [found.value("entry_results", result=result) for result in ("failed", "unstable")] == [2, 1]
     assert found.value("run_seconds_bucket", task="proj.a", le="0.5") == 2
     assert (found.value("run_seconds_count"), found.value("run_seconds_sum")) == (3, 31)
 
@@ -346,7 +350,8 @@ def test_no_entry_has_metrics_unless_it_is_listed(monitored: Monitored) -> None:
     ScheduleStore(monitored.app).create("report", "proj.work", 60)
 
     found = monitored.scrape()
-    assert not [name for name in found.names() if "_entry_" in name]
+    of_one = ("redisbeater_entry_next", "redisbeater_entry_last", "redisbeater_entry_failures")
+    assert not [name for name in found.names() if name.startswith(of_one)]
     assert "report" not in str(found)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections import Counter
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from run_site import RunSite
 
 from redisbeater import ScheduleStore
+from redisbeater.management.runs.results import read_failures
 from redisbeater.model.run import Kind, State
 
 S = State
@@ -236,3 +238,56 @@ def test_why_says_how_many_runs_wait_for_a_worker(site: RunSite) -> None:
         "queued: 3 runs wait in the default queue, none started; no worker has ever reported: check that"
         " redisbeater.runs is in their imports setting."
     )
+
+
+# -- the schedule
+
+
+def test_failures_of_one_entry_by_one_error_are_one_group(site: RunSite) -> None:
+    site.create("other")
+    for run_id, error in (("a", "KeyError: 17"), ("b", "no id 123456"), ("c", "no id 654321")):
+        site.send(run_id)
+        site.start(run_id)
+        site.clock.go_on(1)
+        site.finish(run_id, S.FAILURE, error=error)
+    last = site.clock.now
+
+    newest, oldest = read_failures(site.context, 100)
+
+    assert (newest.name, newest.error, newest.runs) == ("report", "no id 654321", ("c", "b"))
+    assert (newest.first, newest.last) == (last - timedelta(seconds=1), last)
+    assert (oldest.error, oldest.runs) == ("KeyError: 17", ("a",))
+
+
+def test_a_failure_whose_record_is_gone_is_left_out(site: RunSite) -> None:
+    end(site, "a")
+    end(site, "b")
+    site.client.delete(site.keys.run("a"))
+
+    assert [run.id for run in site.runs.failures(100)] == ["b"]
+
+
+def test_the_ends_of_the_last_hours_are_counted_by_state(site: RunSite) -> None:
+    end(site, "a")
+    end(site, "b", S.SUCCESS)
+    begin = datetime.fromtimestamp(site.clock.now.timestamp() // 300 * 300, timezone.utc)
+    site.client.hset(site.keys.minutes, mapping={"x SUCCESS": 1, "5 NOTHING": 1, "no": 1})
+
+    assert site.runs.minutes() == {begin: Counter({S.FAILURE: 1, S.SUCCESS: 1})}
+
+
+def test_runs_that_have_waited_for_long_are_counted(site: RunSite) -> None:
+    site.send("a")
+    site.clock.go_on(31)
+    site.send("b")
+
+    assert site.runs.waiting(site.clock.now, timedelta(seconds=30)) == 1
+
+
+def test_a_run_is_found_by_the_begin_of_its_id(site: RunSite) -> None:
+    for run_id in ("5f0c9a1e-1", "5f0c9a1e-2", "5f0c9b*-3"):
+        site.send(run_id)
+
+    assert sorted(site.runs.find("5f0c9a1e")) == ["5f0c9a1e-1", "5f0c9a1e-2"]
+    assert site.runs.find("5f0c9b*") == ["5f0c9b*-3"]
+    assert site.runs.find("5f0c*1") == []

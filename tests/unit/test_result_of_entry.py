@@ -31,7 +31,8 @@ def brief(state: State, age: float = 60, **fields: Any) -> RunBrief:
     ("letters", "result"),
     [
         ("", Result.NEVER), ("S", Result.OK), ("F", Result.FAILED), ("SL", Result.FAILED), ("SX", Result.FAILED),
-        ("FFS", Result.OK), ("FFFS", Result.UNSTABLE), ("LXF" + "S" * 27, Result.UNSTABLE), ("FS" * 15, Result.UNSTABLE),
+        ("FFS", Result.OK), ("FFFS", Result.UNSTABLE), ("LXF" + "S" * 27, Result.UNSTABLE),
+        ("FS" * 15, Result.UNSTABLE),
     ],
 )  # fmt: skip
 def test_the_last_ends_say_how_an_entry_fares(letters: str, result: Result) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -11,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from redisbeater.clock import MAX_THINGS, Backoff
-from redisbeater.display import shown, text_of
+from redisbeater.display import fingerprint, shown, text_of
 from redisbeater.exceptions import StoreError, causes, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_failing, entry_fixed, run_refused
@@ -25,9 +24,6 @@ FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
 
 #: The longest delay while the broker refuses every run: it may accept all of them at any time.
 LONGEST_REFUSED_SECONDS = 5.0
-
-#: What may differ from try to try in the text of one error: addresses, ids, times.
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+\.\d+|\d{5,}")
 
 
 class Failures:
@@ -98,7 +94,7 @@ class Failures:
 def summary_of(error: Exception) -> str:
     """Return a fingerprint of the error, without addresses and ids."""
     *_, first = causes(error)
-    return _VARIABLE.sub("#", f"{type(first).__name__}: {text_of(error)}")
+    return fingerprint(f"{type(first).__name__}: {text_of(error)}")
 
 
 #: An error that is known is logged once in this time: it comes with every run.

@@ -6,7 +6,7 @@ import math
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from redisbeater.display import shown, text_of, without_secrets
@@ -20,6 +20,9 @@ ATTEMPT_HEADER = "redisbeater_attempt"
 
 #: Characters that are kept of an error, and of the ``repr`` of a result.
 MOST_ERROR_CHARACTERS, MOST_RESULT_CHARACTERS = 500, 200
+
+#: How long a run may wait for a worker until that is a problem.
+WAITS_AFTER = timedelta(seconds=30)
 
 #: Errors of one chain, and frames of each, that a traceback keeps.
 MOST_CHAINED, MOST_FRAMES = 4, 20
@@ -50,6 +53,9 @@ class State(TextEnum):
 
 #: The states after which nothing more is expected; ``LOST`` is one unless the run is to be sent again.
 FINAL = frozenset({State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST})
+
+#: The ends that are failures of the entry.
+FAILED = frozenset({State.FAILURE, State.LOST, State.EXPIRED})
 
 #: Which states may follow which. A run of which nothing is known may be reported in any but LOST.
 FOLLOWING: Mapping[State, frozenset[State]] = {

@@ -95,6 +95,10 @@ CATALOGUE = {
     "runs": _shared(MetricKind.COUNTER, "Runs that have ended.", "state", "task"),
     "runs_active": _shared(MetricKind.GAUGE, "Runs that were sent and have not ended."),
     "runs_waiting": _shared(MetricKind.GAUGE, "Runs that wait for beat to send them."),
+    "runs_unstarted": _shared(MetricKind.GAUGE, "Runs that no worker has started for half a minute."),
+    "entry_results": _shared(
+        MetricKind.GAUGE, "Entries of which the last run failed, or at least 3 of the last 30.", "result"
+    ),
     "run_seconds": _shared(MetricKind.HISTOGRAM, "Time from start to end of a run.", "task"),
     "entry_next_timestamp_seconds": _shared(MetricKind.GAUGE, "Next fire time of an entry.", "entry", "task"),
     "entry_last_timestamp_seconds": _shared(
@@ -330,6 +334,8 @@ class _Schedule(Collector):
         yield self._family("beats", {(role,): roles.count(role) for role in ROLES})
         yield self._family("runs_active", {(): measured.active})
         yield self._family("runs_waiting", {(): measured.resend})
+        yield self._family("runs_unstarted", {(): measured.unstarted})
+        yield self._family("entry_results", _by_one({"failed": measured.failed, "unstable": measured.unstable}))
 
     def _of_runs(self, measured: Measured) -> Iterator[Metric]:
         totals = RunTotals.read(measured.totals)

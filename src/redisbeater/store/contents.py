@@ -57,7 +57,7 @@ class Contents:
 
         With a prefix a page has only the names that begin with it; there are as many pages.
         """
-        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
+        pattern = escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
         cursor = ""
         while cursor != "0":
             terms = [cursor or "0", pattern, str(PAGE)]
@@ -73,7 +73,7 @@ class Contents:
             terms: what is asked for, as ``find_entries.lua`` takes it.
             prefix: only names that begin with this text.
         """
-        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
+        pattern = escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
         text, cursor, left = json.dumps(terms, ensure_ascii=False), "", _NOTHING
         while cursor != "0" or left != _NOTHING:
             args = [cursor or "0", pattern, str(FOUND_PAGE), str(FOUND_BYTES), self._keys.prefix, text, left]
@@ -88,7 +88,7 @@ class Contents:
 
     def names_from(self, prefix: str, most: int) -> list[str]:
         """Return names that begin with a text, in no order; no more than ``most``, and not all if there are more."""
-        pattern = _escaped(self._keys.prefix + prefix) + "*"
+        pattern = escaped(self._keys.prefix + prefix) + "*"
         found = self._connection.call(
             lambda client: list(islice(client.zscan_iter(self._keys.schedule, match=pattern, count=PAGE), most))
         )
@@ -101,7 +101,7 @@ class Contents:
         """
         if not {"*", "?"} & set(pattern):
             return [pattern], 1
-        match = _escaped(self._keys.prefix) + "".join(char if char in "*?" else _escaped(char) for char in pattern)
+        match = escaped(self._keys.prefix) + "".join(char if char in "*?" else escaped(char) for char in pattern)
         found, number = self._connection.call(
             lambda client: _first(client.zscan_iter(self._keys.schedule, match=match, count=PAGE), most)
         )
@@ -170,7 +170,7 @@ class Contents:
         Returns:
             The cursor of the next page, ``"0"`` after the last one, and the entries.
         """
-        pattern = _escaped(self._keys.prefix) + "*"
+        pattern = escaped(self._keys.prefix) + "*"
         args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE), str(FOUND_BYTES)]
         cursor, rows = self._connection.run("find_unscheduled", [self._keys.schedule, self._keys.broken], args)
         return cursor, [Unscheduled(self._keys.name(key), size, bool(is_listed)) for key, size, is_listed in rows]
@@ -179,7 +179,7 @@ class Contents:
         """Delete every key of the schedule. For tests."""
 
         def delete(client: Any) -> None:
-            for key in list(client.scan_iter(match=_escaped(self._keys.prefix) + "*", count=PAGE)):
+            for key in list(client.scan_iter(match=escaped(self._keys.prefix) + "*", count=PAGE)):
                 client.delete(key)
 
         self._connection.call(delete)
@@ -223,7 +223,7 @@ class Contents:
         return (None if origin is False else origin for origin in origins)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a pattern of Redis that matches only this text."""
     return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
 

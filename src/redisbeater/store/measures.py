@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from redisbeater.entry_name import is_unreserved
+from redisbeater.model.run import WAITS_AFTER
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.times import from_unix
@@ -118,6 +119,8 @@ class Measured:
         oldest_overdue: for how many seconds the oldest of them has been waiting; 0 without one.
         paused: whether the schedule is paused.
         active, resend: runs that were sent and have not ended, and those that wait for beat to send them.
+        failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
+        unstarted: how many runs no worker has started for half a minute.
         beats: the lines of the beats: token -> JSON.
         totals: what became of runs so far; see :meth:`~redisbeater.store.runs.RunStore.totals`.
     """
@@ -132,6 +135,9 @@ class Measured:
     paused: bool
     active: int
     resend: int
+    failed: int
+    unstable: int
+    unstarted: int
     beats: Mapping[str, str]
     totals: Mapping[str, str]
 
@@ -152,6 +158,7 @@ class Measured:
             paused=bool(reply["paused"]),
             active=int(reply["active"]),
             resend=int(reply["resend"]),
+            **{name: int(reply[name]) for name in ("failed", "unstable", "unstarted")},
             beats=_pairs(reply["beats"]),
             totals=_pairs(reply["totals"]),
         )
@@ -168,7 +175,9 @@ class Measures:
         """Return the numbers as they are now."""
         keys = self._keys
         ours = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend, keys.totals]
-        return Measured.from_reply(self._connection.run("measure", ours, [str(MOST_COUNTED)]))
+        ours += [keys.failed, keys.unstable, keys.waiting]
+        terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds())]
+        return Measured.from_reply(self._connection.run("measure", ours, terms))
 
 
 def _pairs(flat: Any) -> dict[str, str]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 import zlib
 from base64 import b85decode, b85encode
 from collections import Counter
@@ -29,11 +30,12 @@ from redisbeater.config.settings import Config
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.model.log_line import line_text
-from redisbeater.model.run import NewRun, Payload, Run, RunBrief, RunCounts, State, process_of, stored_time
+from redisbeater.model.run import FAILED, NewRun, Payload, Run, RunBrief, RunCounts, State, process_of, stored_time
 from redisbeater.store.connection import Connection, unless_wrong_type
+from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
-from redisbeater.times import to_unix
+from redisbeater.times import from_unix, to_unix
 
 
 def new_holder(host: str, pid: int) -> str:
@@ -152,6 +154,9 @@ class Tally:
 
 #: How long the lease of an execution that died lasts: the broker may give its message out again until then.
 DROP_SECONDS = 10
+
+#: How long runs are searched by the begin of their ids, and how many keys one step looks at.
+SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
 
 #: How many leases one script renews: it keeps the server busy for a millisecond or two.
 RENEW_PAGE = 250
@@ -413,6 +418,46 @@ class RunStore:
         except (ValueError, zlib.error):  # another program wrote it
             return ""
 
+    def find(self, start: str, limit: int = 20) -> list[str]:
+        """Return ids of runs that begin with a text, in no order; only those that a second of searching finds."""
+        pattern, until, found = f"{escaped(self._keys.run(start))}*", time.monotonic() + SEARCH_SECONDS, []
+
+        def search(client: Any) -> list[str]:
+            for key in client.scan_iter(match=pattern, count=SEARCH_PAGE):
+                found.append(self._keys.run_id(key))
+                if len(found) >= limit or time.monotonic() > until:
+                    break
+            return found
+
+        return list(dict.fromkeys(self._connection.call(search)))
+
+    def failures(self, limit: int, before: datetime | None = None) -> list[Run]:
+        """Return the newest runs of the schedule that failed, the newest end first, without their payloads.
+
+        Arguments:
+            limit: how many; 1,000 are listed, some of which may not be kept any more.
+            before: only runs that ended before that, aware UTC.
+        """
+        keys = self._members(self._keys.failures, *_range(before, None), 0, limit)
+        return [run for run in self._load(keys) if run.state in FAILED]
+
+    def waiting(self, now: datetime, longer_than: timedelta) -> int:
+        """Return how many runs have been waiting for a worker for longer than so long."""
+        latest = to_unix(now - longer_than)
+        return int(
+            unless_wrong_type(self._connection, lambda client: client.zcount(self._keys.waiting, 0, latest)) or 0
+        )
+
+    def minutes(self) -> dict[datetime, Counter[State]]:
+        """Return how many runs ended in which state, by the begin of five minutes in the last six hours, aware UTC."""
+        stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.minutes)) or {}
+        found: dict[datetime, Counter[State]] = {}
+        for what, text in stored.items():
+            slot, _, state = what.partition(" ")
+            if slot.isdecimal() and len(slot) < 9 and state in set(State):
+                found.setdefault(from_unix(int(slot) * 300), Counter())[State(state)] += _whole(text)
+        return found
+
     def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
         """Return the runs that exist, by id, without their payloads."""
         return {run.id: run for run in self._load([self._keys.run(run_id) for run_id in run_ids])}
@@ -516,10 +561,10 @@ class RunStore:
             yield from self._load(keys)
             start += len(keys)
 
-    def _members(self, key: str, highest: str, lowest: str, start: int) -> list[str]:
+    def _members(self, key: str, highest: str, lowest: str, start: int, most: int = PAGE) -> list[str]:
         members = unless_wrong_type(
             self._connection,
-            lambda client: client.zrevrangebyscore(key, highest, lowest, start=start, num=PAGE),
+            lambda client: client.zrevrangebyscore(key, highest, lowest, start=start, num=most),
         )
         return members or []
 

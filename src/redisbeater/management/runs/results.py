@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from statistics import median, quantiles
 from typing import Any, Literal, NamedTuple
 
-from redisbeater.display import shown, without_secrets
+from redisbeater.context import Context
+from redisbeater.display import fingerprint, shown, without_secrets
+from redisbeater.management.blanking import shown_run
 from redisbeater.model.policies import TextEnum
-from redisbeater.model.run import Run, RunBrief, State
+from redisbeater.model.run import FAILED, WAITS_AFTER, Run, RunBrief, State
 from redisbeater.times import duration_words, from_unix, span_words
 
 
@@ -51,8 +53,8 @@ RESULTS: Mapping[Result, ResultFacts] = {
     Result.NEVER: ResultFacts("quiet"),
 }
 
-#: How long a run may wait for a worker until that is a problem; and how long after it was due it is late.
-WAITS_AFTER, LATE_AFTER = timedelta(seconds=30), timedelta(seconds=60)
+#: How long after it was due a run is late.
+LATE_AFTER = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,6 @@ NEWEST = 30
 
 #: How many runs tell how long one usually takes.
 FEWEST_FOR_USUAL = 3
-
-#: States of a run that has failed.
-_FAILED = frozenset((State.FAILURE, State.LOST, State.EXPIRED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +197,7 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         result=result,
         ends=ends,
         since=_failing_since(runs) if result is Result.FAILED else None,
-        error=shown(without_secrets(next((run.error for run in runs if run.state in _FAILED), ""))),
+        error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""))),
         waiting=len(waiting),
         waiting_since=min(waiting, default=None),
         queue=queue,
@@ -223,7 +222,7 @@ def _failing_since(runs: Sequence[RunBrief | Run]) -> datetime | None:
     for run in runs:
         if run.state is State.SUCCESS:
             break
-        if run.state in _FAILED:
+        if run.state in FAILED:
             since = run.finished_at or since
     return since
 
@@ -234,3 +233,53 @@ def _durations(runs: Sequence[RunBrief | Run]) -> tuple[timedelta | None, timede
     if len(known) < FEWEST_FOR_USUAL:
         return None, None
     return timedelta(seconds=median(known)), timedelta(seconds=quantiles(known, n=20, method="inclusive")[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    """Runs of one entry that failed by the same error, addresses, ids and times in its text aside.
+
+    Attributes:
+        name: the entry.
+        error: the error of the newest of them; empty: none is known, as of a run that was lost.
+        state: the state of the newest of them.
+        runs: their ids, the newest first.
+        first, last: when the oldest and the newest of them ended, aware UTC; None: not known.
+    """
+
+    name: str
+    error: str
+    state: State
+    runs: tuple[str, ...]
+    first: datetime | None
+    last: datetime | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        times = {name: moment and moment.isoformat() for name, moment in (("first", self.first), ("last", self.last))}
+        return {**vars(self), **times, "state": self.state.value, "runs": list(self.runs)}
+
+
+def read_failures(context: Context, limit: int, before: datetime | None = None) -> list[FailureGroup]:
+    """Return the newest failures of the schedule in groups, the group of the newest one first.
+
+    Arguments:
+        context: the schedule.
+        limit: how many runs are read; 1,000 are kept.
+        before: only runs that ended before that, aware UTC.
+    """
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in context.redis.runs.failures(limit, before) if context.config.track_runs else ():
+        found = shown_run(context, run)
+        groups.setdefault((run.name, fingerprint(found.error) or run.state.value), []).append(found)
+    return [
+        FailureGroup(
+            name=name,
+            error=runs[0].error,
+            state=runs[0].state,
+            runs=tuple(run.id for run in runs),
+            first=runs[-1].finished_at,
+            last=runs[0].finished_at,
+        )
+        for (name, _), runs in groups.items()
+    ]

@@ -40,7 +40,8 @@ class Answer:
             ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``, ``left_out``, ``skip``,
             ``disabled_until``, ``max_runs``, ``out_of_bounds``, ``created_later``, ``deleted``, ``gone``,
             ``no_fire_time`` or ``unknown``; where runs are recorded also
-            ``queued``, ``buffered``, ``running``, ``failed``, ``unstable``, ``lost``, ``revoked``, ``expired`` and ``overlap``.
+            ``queued``, ``buffered``, ``running``, ``failed``, ``unstable``, ``lost``, ``revoked``, ``expired`` and
+            ``overlap``.
         sentence: the answer for people, with times in the zone of the entry.
         evidence: what it follows from, and what else is known of that time.
         advice: what can be done about it; often empty.

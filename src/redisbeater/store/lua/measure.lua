@@ -8,14 +8,19 @@
 -- KEYS[6] active    sorted set: run key -> lease end
 -- KEYS[7] resend    sorted set: run key -> when a beat is to send it
 -- KEYS[8] totals    hash: what became of runs -> how often
+-- KEYS[9] failed    sorted set: entry key -> since when its runs fail
+-- KEYS[10] unstable sorted set: entry key -> since when some of its runs fail
+-- KEYS[11] waiting  sorted set: key of a run that no worker has started -> since when it waits
 -- ARGV[1] most      number of failing entries that are looked at
+-- ARGV[2] soon      seconds that a run may wait for a worker
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
 --      overdue: how many entries wait for a time that has passed, oldest: the earliest of these times, '' without one,
---      now: the server's time, paused: whether it is, active, resend: how many runs there are, beats: the lines,
+--      now: the server's time, paused: whether it is, active, resend: how many runs there are, failed, unstable: how
+--      many entries, unstarted: how many runs wait for longer than that, beats: the lines,
 --      totals: names and counts, as HSCAN returns them, up to about 1,000}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
-local most = ARGV[1]
+local active, resend, totals, failed, unstable, waiting = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local most, soon = ARGV[1], ARGV[2]
 
 local overdue, oldest, now = count_late(schedule, failing, 0, most)
 local lines = try('HSCAN', beats, 0, 'COUNT', 100)
@@ -38,6 +43,9 @@ return cjson.encode({
   paused = text_at(pause) ~= nil,
   active = try('ZCARD', active) or 0,
   resend = try('ZCARD', resend) or 0,
+  failed = try('ZCARD', failed) or 0,
+  unstable = try('ZCARD', unstable) or 0,
+  unstarted = try('ZCOUNT', waiting, 0, now - soon) or 0,
   beats = lines and lines[2] or {},
   totals = counted,
 })
