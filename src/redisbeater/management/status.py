@@ -36,7 +36,7 @@ class LastHour(SentCounts["int | None"]):
 
     Attributes:
         since: when it began.
-        sent: how many runs were sent. The numbers of runs are None where runs are not recorded.
+        sent (int | None): how many runs were sent. The numbers of runs are None where runs are not recorded.
         success, failure, lost, ...: what became of these, by the state that is their end.
         active: how many of these have not ended.
         late: how many of these were sent a minute or more after their fire time.

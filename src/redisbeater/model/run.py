@@ -323,7 +323,7 @@ class RunCounts(SentCounts[int]):
     """The counts of an entry's runs by outcome, since it was created.
 
     Attributes:
-        lost: how often one was lost, also where it was sent again, or reported later.
+        lost (int): how often one was lost, also where it was sent again, or reported later.
         skipped: fire times that were not run, for whatever reason.
         failures: how many runs in a row have failed, up to the last one.
         buffered: the id of the run that waits for the end of the one before it; empty: none does.
