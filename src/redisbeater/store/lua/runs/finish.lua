@@ -49,7 +49,7 @@ end
 local function refusal(run)
   local is_late_retry = state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step
   if is_late_retry then return 'FINISHED' end
-  local has_ended = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true)
+  local has_ended = FINAL[run.state] and run.state ~= 'LOST'
   local is_copy = state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
   local is_over = has_ended or is_copy
   local is_ours = is_of_holder(run)

@@ -28,8 +28,7 @@ end
 
 -- Tell whether fields are those of a run: another program may have written anything.
 local function is_run(fields)
-  local states = ' BUFFERED SENT STARTED RETRY SUCCESS FAILURE REVOKED EXPIRED LOST '
-  return is_name(fields.name or '') and string.find(states, ' ' .. (fields.state or ' ') .. ' ', 1, true) ~= nil
+  return is_name(fields.name or '') and FINAL[fields.state or ''] ~= nil
 end
 
 -- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key
