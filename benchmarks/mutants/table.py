@@ -656,7 +656,7 @@ RUNS = (
     Mutant(
         name="once-task-runs-twice",
         path="store/lua/runs/start.lua",
-        old="tonumber(attempt) < attempts or run.state == 'SUCCESS' then",
+        old="tonumber(attempt) < attempts or CLOSED[run.state] then",
         new="tonumber(attempt) < attempts then",
         harm="A OnceTask whose message the broker gives out again after its success is executed again.",
         first=("integration/test_run_transitions.py",),

@@ -147,8 +147,8 @@ run_started = _Signal("run_started", "run", "state", "duration")
 #: Redis is away; not by an execution whose run another one has by then. In a prefork worker the main process says so of
 #: a child that was killed, and beat of a run that nobody has started before its deadline.
 #:
-#: ``run``: as of :data:`run_started`, with ``error``, ``result`` and ``note``. ``state``: how it ended: ``"SUCCESS"``,
-#: ``"FAILURE"``, ``"REVOKED"`` or ``"EXPIRED"``. ``duration``: seconds since its start; None: unknown.
+#: ``run``: as of :data:`run_started`, with ``error``, ``result`` and ``note``. ``state``: how it ended, such as
+#: ``"SUCCESS"``, but never ``"LOST"``. ``duration``: seconds since its start; None: unknown.
 run_finished = _Signal("run_finished", "run", "state", "duration")
 
 #: The worker that executed a run has not renewed its lease, or nobody has started it. In the beat that found out.

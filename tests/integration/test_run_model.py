@@ -22,7 +22,7 @@ from run_site import LEASE, TRACKED, RunSite
 from support.examples import examples
 
 from redisbeater.model.meta import Score
-from redisbeater.model.run import FOLLOWING, NewRun, Run, State
+from redisbeater.model.run import STATES, NewRun, Run, State
 from redisbeater.store import Claim, ClaimedEntry, Execution
 from redisbeater.store.claim import Commitment
 
@@ -349,7 +349,8 @@ class Runs(RuleBasedStateMachine):
 
     def _follows(self, before: State, after: State) -> bool:
         """Return whether one step may have led from one state to another: a few consist of two transitions."""
-        return any(after in FOLLOWING[between] for between in (before, *FOLLOWING[before]))
+        betweens = STATES[after].follows
+        return any(before is between or before in STATES[between].follows for between in betweens)
 
     def _check_leases(self, runs: list[Run]) -> None:
         """Where one run at a time is wanted, one has a live lease."""

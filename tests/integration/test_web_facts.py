@@ -61,7 +61,7 @@ def test_bars_show_the_newest_runs_and_say_what_they_were(
     ids = _sent(store, 31)
     web = browse(app)
     page = web.get("/").text
-    assert page.count('<rect class="other"') == 30
+    assert page.count('<rect class="busy"') == 30
     assert "0 of 30 succeeded" in page
     assert len(re.findall(r"<title>\w{3} \d+ \w{3} \d{4} \d\d:\d\d:\d\d SENT</title>", page)) == 30
     client.hset(Context.of(app).redis.keys.run(ids[-1]), mapping={"state": "FAILURE", "fire_time": "soon"})

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import redisbeater
+from redisbeater.model.run import State
 from redisbeater.store.connection import load_script
 from redisbeater.store.snapshot import digest, sha1
 
 PRELUDE = Path(redisbeater.__file__).parent / "store" / "lua" / "prelude.lua"
 RUNS_PRELUDE = PRELUDE.parent / "runs" / "prelude.lua"
+
+#: What the scripts of runs know of states.
+STATES = """\
+local FINAL = {BUFFERED = false, SENT = false, STARTED = false, RETRY = false, SUCCESS = true, FAILURE = true, \
+REVOKED = true, EXPIRED = true, LOST = true}
+local CLOSED = {SUCCESS = true}
+local LETTERS = {SUCCESS = 'S', FAILURE = 'F', EXPIRED = 'X', LOST = 'L'}
+local COUNTED = {'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped'}
+"""
 
 #: What scripts do besides, where runs are tracked.
 PARTS = sorted(RUNS_PRELUDE.parent.glob("with_*.lua"))
@@ -211,8 +224,31 @@ FUNCTIONS, RUN_FUNCTIONS = Function.all(), Function.all(RUNS_PRELUDE)
 
 def test_the_prelude_is_put_in_front_of_every_script() -> None:
     for path in PATHS:
-        texts = [PRELUDE, *([RUNS_PRELUDE] if path.parent == RUNS_PRELUDE.parent else []), path]
-        assert load_script(name_of(path)).text == "\n".join(each.read_text() for each in texts), path
+        of_runs = [STATES, RUNS_PRELUDE.read_text()] if path.parent == RUNS_PRELUDE.parent else []
+        assert load_script(name_of(path)).text == "\n".join([PRELUDE.read_text(), *of_runs, path.read_text()]), path
+
+
+def test_scripts_of_runs_know_the_states_by_a_text_that_each_process_sends_alike() -> None:
+    ask = "from redisbeater.store.connection import load_script; print(load_script('runs/start').sha)"
+    shas = {
+        subprocess.run(
+            [sys.executable, "-c", ask], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+
+    assert len(shas) == 1
+
+
+def test_no_script_has_a_list_of_states() -> None:
+    lists = re.compile(rf"(({'|'.join(State)})\b[^.\n]*){{3,}}|(n\.\w+', '){{2,}}")
+
+    assert not [
+        (path.name, line)
+        for path in (RUNS_PRELUDE, *PARTS, *PATHS)
+        for line in _without_comments(path)
+        if lists.search(line)
+    ]
 
 
 def test_a_prelude_holds_functions_and_nothing_else() -> None:
@@ -252,9 +288,11 @@ def test_a_shared_function_is_documented_short_and_cheap() -> None:
 def test_a_part_says_of_which_script_and_stands_in_front_of_it() -> None:
     for path in PARTS:
         script = path.stem.removeprefix("with_")
-        texts = [PRELUDE, RUNS_PRELUDE, path, PRELUDE.parent / f"{script}.lua"]
+        texts = [RUNS_PRELUDE, path, PRELUDE.parent / f"{script}.lua"]
         assert path.read_text().splitlines()[0].endswith(f"It stands in front of {script}.lua.")
-        assert load_script(script, with_runs=True).text == "\n".join(each.read_text() for each in texts)
+        assert load_script(script, with_runs=True).text == "\n".join(
+            [PRELUDE.read_text(), STATES, *(each.read_text() for each in texts)]
+        )
         assert "HGETALL" not in path.read_text()
 
 

@@ -1,6 +1,10 @@
+import re
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import get_args
 from zoneinfo import ZoneInfo
 
+from redisbeater.dashboard import pictures
 from redisbeater.dashboard.pictures import (
     HIGHEST,
     LOWEST,
@@ -11,7 +15,7 @@ from redisbeater.dashboard.pictures import (
     two_weeks,
 )
 from redisbeater.management.simulation import Band, Simulation
-from redisbeater.model.run import RunBrief, State
+from redisbeater.model.run import STATES, RunBrief, State, Tone
 
 UTC, VIENNA = timezone.utc, ZoneInfo("Europe/Vienna")
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -30,9 +34,17 @@ def simulation(start, per_moment, **more):
 
 def test_the_newest_run_is_the_bar_at_the_right():
     bars = history_bars([run(0), run(1, State.FAILURE), run(2)], UTC).bars
-    assert [(bar.run_id, bar.kind, bar.x) for bar in bars] == [
+    assert [(bar.run_id, bar.tone, bar.x) for bar in bars] == [
         ("run-2", "good", 108), ("run-1", "bad", 112), ("run-0", "good", 116),
     ]  # fmt: skip
+
+
+def test_each_tone_of_a_state_has_a_colour_in_words_and_bars():
+    style = Path(pictures.__file__).with_name("static").joinpath("page.css").read_text()
+    assert [tone for tone in get_args(Tone) if f"rect.{tone}{{fill" not in style and f"rect.{tone}," not in style] == []
+    assert {facts.tone for facts in STATES.values()} == set(get_args(Tone))
+    words = "".join(re.findall(r"([^}]*)\{color:var", style))
+    assert [tone for tone in get_args(Tone) if not re.search(rf"\.{tone}\b", words)] == []
 
 
 def test_at_most_thirty_bars_are_drawn():

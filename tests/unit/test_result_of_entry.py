@@ -39,7 +39,7 @@ def test_the_last_ends_say_how_an_entry_fares(letters: str, result: Result) -> N
     assert Ends(letters, NOW).result is result
 
 
-@pytest.mark.parametrize("stored", ["", "S", "anything", "SQ 1795478400", "S -1", "S" * 31 + " 1", "S 1e400", "S\n1"])
+@pytest.mark.parametrize("stored", ["", "S", "anything", "s 1795478400", "S -1", "S" * 31 + " 1", "S 1e400", "S\n1"])
 def test_what_another_program_stored_are_no_ends(stored: str) -> None:
     assert Ends.from_text(stored) == Ends()
 

@@ -10,7 +10,21 @@ from celery import Celery
 
 from redisbeater import ImproperlyConfigured, InvalidEntry
 from redisbeater.config.settings import Config
-from redisbeater.model.run import FINAL, FOLLOWING, Kind, NewRun, Payload, Run, State, error_text, result_text
+from redisbeater.management.why import runs
+from redisbeater.model.run import (
+    CLOSED,
+    ENDS,
+    FINAL,
+    STATES,
+    Kind,
+    NewRun,
+    Payload,
+    Run,
+    State,
+    error_text,
+    result_text,
+    sentence_of,
+)
 from redisbeater.store import Execution, holder_prefix, new_holder
 
 AT = datetime(2026, 6, 10, 12, tzinfo=timezone.utc)
@@ -84,8 +98,21 @@ def test_a_fire_time_is_stored_shortly_and_exactly(moment: datetime, text: str) 
 def test_a_lost_run_is_final_unless_it_is_sent_again() -> None:
     assert read(state="LOST").is_final
     assert not read(state="LOST", resend_at="1").is_final
-    assert {state for state in State if not FOLLOWING[state]} == {State.SUCCESS}
+    assert {State.SUCCESS} == CLOSED
     assert State.LOST in FINAL
+
+
+def test_each_state_is_described_and_each_end_has_its_count() -> None:
+    assert list(STATES) == list(State)
+    assert {State[end.upper()] for end in ENDS} == FINAL
+    assert all(state.name == state.value for state in State)
+
+
+def test_a_state_without_a_sentence_has_an_answer_of_its_own() -> None:
+    texts = {state: sentence_of(Run(id="a", name="report", state=state, started_at=AT)) for state in State}
+
+    assert {state for state, text in texts.items() if not text} <= set(runs.ANSWERS)
+    assert texts[State.EXPIRED] == "no worker had started it again before its deadline"
 
 
 def test_what_people_see_has_no_secrets() -> None:

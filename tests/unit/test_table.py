@@ -49,3 +49,12 @@ def test_wide_characters_take_two_columns_and_combining_ones_none() -> None:
     assert aligned([("NAME",), ("日" * 10,)], 11)[1] == "日日日日..."
     coloured_lines = coloured(lines, ["enabled"] * 3, "STATE")[1:]
     assert all(click.style("enabled", fg="green") in line for line in coloured_lines)
+
+
+def test_a_terminal_colours_the_state_of_a_run_by_its_tone() -> None:
+    lines = aligned([("STATE", "NOTE"), ("SUCCESS", ""), ("LOST", "its worker is away"), ("skipped", "overlap")])
+    drawn = coloured(lines, ["SUCCESS", "LOST", "skipped"], "STATE")
+
+    assert drawn[1] == click.style("SUCCESS", fg="green")
+    assert drawn[2].startswith(click.style("LOST", fg="red"))
+    assert drawn[3] == lines[3]

@@ -35,7 +35,7 @@ from redisbeater.management.why.facts import author_words
 from redisbeater.model.fields import given_policies
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
-from redisbeater.model.run import Run
+from redisbeater.model.run import ENDS, Run
 from redisbeater.times import age_words, clock_words, date_words, duration_words, relative_words
 
 #: Characters of the arguments of a task; JSON has all of them.
@@ -111,7 +111,7 @@ def _counts(row: Row, view: View, recorded: Recorded | None) -> Iterator[str]:
         return
     counts = vars(recorded.counts)
     yield f"{counts['sent']:,} sent"
-    for name in ("success", "failure", "lost", "revoked", "expired"):
+    for name in ENDS:
         yield f"{counts[name]:,} {name}" if counts[name] else ""
     for reason, skipped in row.skips.items():
         last = date_words(view.local(skipped.last, row.zone).date(), view.now_in(row.zone).date())

@@ -15,6 +15,7 @@ import click
 from redisbeater.cli.table import beginning_of
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreUnavailable
+from redisbeater.model.run import STATES
 from redisbeater.times import read_duration
 
 T = TypeVar("T")
@@ -26,6 +27,10 @@ MOST_SILENT_SECONDS = 1.0
 LEAST_SECONDS = 0.1
 
 _COLOURS = {"enabled": "green", "failing": "red", "broken": "red", "finished": "blue", "disabled": "yellow"}
+
+#: Those of the tones of runs.
+_TONES = {"good": "green", "bad": "red", "warn": "yellow", "busy": "cyan", "quiet": "blue"}
+_COLOURS |= {state.value: _TONES[facts.tone] for state, facts in STATES.items()}
 
 
 def _seconds(ctx: click.Context, _: click.Parameter, text: str | None) -> float | None:

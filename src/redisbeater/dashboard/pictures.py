@@ -17,7 +17,7 @@ from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.simulation import Band, Peak, Simulation
-from redisbeater.model.run import RunBrief, State
+from redisbeater.model.run import STATES, RunBrief, State
 from redisbeater.times import EPOCH, date_words, span_words
 
 logger = get_logger(__name__)
@@ -47,16 +47,6 @@ MOST_BARS = 30
 
 #: The durations of the lowest and of the highest bar, in seconds; between them the scale is logarithmic.
 SHORTEST, LONGEST = 0.01, 3600.0
-
-#: How bars of each state are coloured: as good, bad, active or other ones.
-_KINDS = {
-    State.SUCCESS: "good",
-    State.FAILURE: "bad",
-    State.LOST: "bad",
-    State.EXPIRED: "bad",
-    State.STARTED: "active",
-    State.RETRY: "active",
-}
 
 
 class Cell(NamedTuple):
@@ -112,11 +102,11 @@ class Quarters(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A run: its place from the left and its height in pixels, its kind of end, and what it was, in words."""
+    """A run: its place from the left and its height in pixels, the tone of its state, and what it was, in words."""
 
     x: int
     height: int
-    kind: str
+    tone: str
     title: str
     run_id: str
 
@@ -135,7 +125,7 @@ def history_bars(runs: Sequence[RunBrief], zone: tzinfo) -> Bars:
         Bar(
             x=(MOST_BARS - len(newest) + place) * BAR_WIDTH,
             height=_height(run.took),
-            kind=_KINDS.get(run.state, "other"),
+            tone=STATES[run.state].tone,
             title=_run_words(run, zone),
             run_id=run.id,
         )
@@ -248,7 +238,7 @@ def _bars_words(newest: Sequence[RunBrief], zone: tzinfo) -> str:
         return "no runs recorded"
     good = sum(run.state is State.SUCCESS for run in newest)
     words = f"{good} of {len(newest)} succeeded"
-    bad = next((run for run in newest if _KINDS.get(run.state) == "bad"), None)
+    bad = next((run for run in newest if STATES[run.state].tone == "bad"), None)
     return words if bad is None else f"{words}, last {_bad_words(bad, zone)}"
 
 

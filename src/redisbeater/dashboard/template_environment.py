@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from redisbeater.dashboard import words
 from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
 from redisbeater.display import printable_json, shown
+from redisbeater.model.run import ENDS, STATES
 from redisbeater.schedules.zones import zone_names
 
 #: Characters of one value on a page at most, whatever another program has stored.
@@ -35,6 +36,8 @@ def environment() -> Environment:
         forecast_strip=forecast_strip,
         history_bars=history_bars,
         two_weeks=two_weeks,
+        run_states=STATES,
+        ends=ENDS,
     )
     return templates
 
@@ -71,7 +74,7 @@ def _shapes(drawn: Bars) -> Markup:
     foot = HIGHEST + 2
     return Markup(
         "".join(
-            f'<rect class="{bar.kind}" x="{bar.x}" y="{foot - bar.height}" width="3" height="{bar.height}">'
+            f'<rect class="{bar.tone}" x="{bar.x}" y="{foot - bar.height}" width="3" height="{bar.height}">'
             f"<title>{escape(bar.title)}</title></rect>"
             for bar in drawn.bars
         )

@@ -16,7 +16,7 @@ from redisbeater.exceptions import StoreError
 from redisbeater.management.pausing import LONGEST_PASS, read_beats, read_pause, warning_of_lock
 from redisbeater.management.runs.history import NO_REPORTS, workers_report
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
-from redisbeater.model.run import State
+from redisbeater.model.run import ENDS, FINAL, SentCounts, State
 from redisbeater.store import Late, is_of_redbeat
 from redisbeater.store.server import ServerFacts
 from redisbeater.times import duration_words, relative_words
@@ -29,18 +29,15 @@ LATE = timedelta(seconds=60)
 #: Runs that are counted; with more, the numbers are the least that there can be.
 MOST_RUNS = 20_000
 
-_ENDS = (State.SUCCESS, State.FAILURE, State.LOST, State.REVOKED, State.EXPIRED)
-_ACTIVE = (State.SENT, State.STARTED, State.RETRY)
-
 
 @dataclass(frozen=True, kw_only=True)
-class LastHour:
+class LastHour(SentCounts["int | None"]):
     """What the entries of a schedule did in the last hour. Deleted entries do not count.
 
     Attributes:
         since: when it began.
-        sent: how many runs were sent. The numbers of runs are None where runs are not recorded.
-        success, failure, lost, revoked, expired: what became of these.
+        sent (int | None): how many runs were sent. The numbers of runs are None where runs are not recorded.
+        success, failure, lost, ...: what became of these, by the state that is their end.
         active: how many of these have not ended.
         late: how many of these were sent a minute or more after their fire time.
         skipped: how many fire times of this hour were skipped, for whatever reason.
@@ -48,12 +45,6 @@ class LastHour:
     """
 
     since: datetime
-    sent: int | None
-    success: int | None
-    failure: int | None
-    lost: int | None
-    revoked: int | None
-    expired: int | None
     active: int | None
     late: int | None
     skipped: int
@@ -61,7 +52,7 @@ class LastHour:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {**vars(self), "since": self.since.isoformat()}
+        return {"since": "", **vars(self)} | {"since": self.since.isoformat()}
 
 
 def read_last_hour(context: Context, now: datetime) -> LastHour:
@@ -69,17 +60,14 @@ def read_last_hour(context: Context, now: datetime) -> LastHour:
     since, is_tracked = now - HOUR, context.config.track_runs
     found = context.redis.runs.tally(since, LATE, MOST_RUNS)
     states = found.states
-    ends = {state.value.lower(): states[state.value] if is_tracked else None for state in _ENDS}
-    active = sum(states[state.value] for state in _ACTIVE)
-    sent = active + sum(states[state.value] for state in _ENDS)
+    counts = {end: states[end.upper()] for end in ENDS}
+    counts["active"] = sum(states[state.value] for state in State if state not in FINAL | {State.BUFFERED})
+    counts |= {"sent": sum(counts.values()), "late": found.late}
     return LastHour(
         since=since,
-        sent=sent if is_tracked else None,
-        active=active if is_tracked else None,
-        late=found.late if is_tracked else None,
         skipped=found.skipped,
         is_at_least=found.is_at_least,
-        **ends,
+        **(counts if is_tracked else dict.fromkeys(counts)),
     )
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from redisbeater.display import shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
@@ -51,26 +51,61 @@ class State(TextEnum):
     LOST = "LOST"
 
 
-#: The states after which nothing more is expected; ``LOST`` is one unless the run is to be sent again.
-FINAL = frozenset({State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST})
+#: How a state is to be taken. Whatever shows states has one colour for each of these.
+Tone = Literal["good", "bad", "warn", "busy", "quiet"]
 
-#: The ends that are failures of the entry.
-FAILED = frozenset({State.FAILURE, State.LOST, State.EXPIRED})
 
-#: Which states may follow which. A run of which nothing is known may be reported in any but LOST.
-FOLLOWING: Mapping[State, frozenset[State]] = {
-    State.BUFFERED: frozenset({State.SENT, State.STARTED, State.REVOKED, State.LOST}),
-    State.SENT: frozenset(
-        {State.STARTED, State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST}
+class StateFacts(NamedTuple):
+    """What is known of a state, from which all derives that does not treat it in a special way.
+
+    Attributes:
+        tone: how it is to be taken.
+        follows: the states that it may follow. A run of which nothing is known may be reported in any but LOST.
+        is_end: nothing more is expected. LOST is an end unless the run is to be sent again.
+        letter: what stands for it among the last ends of an entry; empty: it says nothing about the entry.
+        sentence: what :func:`sentence_of` returns, with ``{again}`` and ``{worker}`` in it; empty: the name says it.
+    """
+
+    tone: Tone
+    follows: tuple[State, ...]
+    is_end: bool = False
+    letter: str = ""
+    sentence: str = ""
+
+
+#: The states of a run that has not ended, and those of one that a worker may report: it may be lost by mistake.
+_OPEN = (State.BUFFERED, State.SENT, State.STARTED, State.RETRY)
+_REPORTED = (State.SENT, State.STARTED, State.LOST)
+
+#: A state that is an end is counted under its name in lower case, by a field of :class:`SentCounts`.
+STATES: Mapping[State, StateFacts] = {
+    State.BUFFERED: StateFacts("warn", (), sentence="waits for the run before it"),
+    State.SENT: StateFacts("busy", (State.BUFFERED, State.LOST), sentence="no worker has reported its start"),
+    State.STARTED: StateFacts(
+        "busy", (State.BUFFERED, State.SENT, State.RETRY, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST)
     ),
-    State.STARTED: frozenset({State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED, State.LOST}),
-    State.RETRY: frozenset({State.STARTED, State.REVOKED, State.EXPIRED, State.LOST}),
-    State.SUCCESS: frozenset(),
-    State.FAILURE: frozenset({State.STARTED}),
-    State.REVOKED: frozenset({State.STARTED}),
-    State.EXPIRED: frozenset({State.STARTED}),
-    State.LOST: frozenset({State.SENT, State.STARTED, State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED}),
+    State.RETRY: StateFacts("warn", _REPORTED, sentence="to be tried again"),
+    State.SUCCESS: StateFacts("good", _REPORTED, is_end=True, letter="S"),
+    State.FAILURE: StateFacts("bad", _REPORTED, is_end=True, letter="F"),
+    State.REVOKED: StateFacts("quiet", (*_OPEN, State.LOST), is_end=True),
+    State.EXPIRED: StateFacts(
+        "bad",
+        (State.SENT, State.RETRY),
+        is_end=True,
+        letter="X",
+        sentence="no worker had started it{again} before its deadline",
+    ),
+    State.LOST: StateFacts("bad", _OPEN, is_end=True, letter="L"),
 }
+
+#: The states after which nothing more is expected; ``LOST`` is one unless the run is to be sent again.
+FINAL = frozenset(state for state, facts in STATES.items() if facts.is_end)
+
+#: The ends that count as failures of the entry.
+FAILED = frozenset(state for state in FINAL if STATES[state].tone == "bad")
+
+#: Those that nothing may follow: an execution that begins later is one too many.
+CLOSED = FINAL.difference(*(facts.follows for facts in STATES.values()))
 
 
 class Kind(TextEnum):
@@ -227,7 +262,7 @@ class Run:
     @classmethod
     def from_fields(cls, run_id: str, stored: Mapping[str, Any]) -> Run | None:
         """Read the fields of a stored run, whatever other programs wrote, or return None if it is no run."""
-        state = _member(State, stored.get("state"))
+        state = State.__members__.get(str(stored.get("state")))
         name = stored.get("name")
         if state is None or not isinstance(name, str) or not name:
             return None
@@ -240,7 +275,7 @@ class Run:
             id=run_id,
             name=name,
             state=state,
-            kind=_member(Kind, stored.get("kind")) or Kind.SCHEDULE,
+            kind=next((kind for kind in Kind if kind == stored.get("kind")), Kind.SCHEDULE),
             attempt=max(_count(stored.get("attempt")), 1),
             starts=_count(stored.get("starts", "1" if values["started_at"] else "0")),
             pid=_count(stored.get("pid", pid)),
@@ -272,26 +307,50 @@ class Run:
         return {**values, **times, "state": self.state.value, "kind": self.kind.value}
 
 
+Count = TypeVar("Count")
+
+_NONE_YET: Any = 0
+
+
 @dataclass(frozen=True, kw_only=True)
-class RunCounts:
+class SentCounts(Generic[Count]):
+    """How many runs were sent, and how many have ended in each state that is an end."""
+
+    sent: Count = _NONE_YET
+    success: Count = _NONE_YET
+    failure: Count = _NONE_YET
+    lost: Count = _NONE_YET
+    revoked: Count = _NONE_YET
+    expired: Count = _NONE_YET
+
+
+#: The ends, by the names of their counts, in the order in which people read them.
+ENDS = tuple(field.name for field in fields(SentCounts))[1:]
+
+#: What is counted of the runs of an entry, since it was created.
+COUNTED = ("sent", *ENDS, "skipped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCounts(SentCounts[int]):
     """The counts of an entry's runs by outcome, since it was created.
 
     Attributes:
-        lost: how often one was lost, also where it was sent again, or reported later.
+        lost (int): how often one was lost, also where it was sent again, or reported later.
         skipped: fire times that were not run, for whatever reason.
         failures: how many runs in a row have failed, up to the last one.
         buffered: the id of the run that waits for the end of the one before it; empty: none does.
     """
 
-    sent: int = 0
-    success: int = 0
-    failure: int = 0
-    lost: int = 0
-    revoked: int = 0
-    expired: int = 0
     skipped: int = 0
     failures: int = 0
     buffered: str = ""
+
+
+def sentence_of(run: Run) -> str:
+    """Return the meaning of a run's state in words, or an empty text where its name says it."""
+    again, worker = " again" if run.started_at else "", run.worker or "its worker"
+    return STATES[run.state].sentence.format(again=again, worker=worker)
 
 
 def error_text(error: BaseException | str, secrets: Iterable[str] = ()) -> str:
@@ -337,24 +396,14 @@ _TIMES = ("fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expir
 _TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "payload")
 
 
-def _member(kinds: Iterable[Any], text: object) -> Any:
-    return next((member for member in kinds if member.value == text), None)
-
-
 def _instant(text: object) -> datetime | None:
-    try:
-        seconds = float(str(text))
-    except ValueError:
-        return None
-    return from_unix(seconds) if math.isfinite(seconds) and seconds >= 0 else None
+    seconds = _seconds(str(text))
+    return None if seconds is None else from_unix(seconds)
 
 
 def _count(text: object) -> int:
     digits = str(text)
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 16 else 0
-
-
-_STATES = {state.value: state for state in State}
 
 
 class RunBrief(NamedTuple):
@@ -385,7 +434,7 @@ class RunBrief(NamedTuple):
     @classmethod
     def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
         """Read state and times of a stored run, whatever other programs wrote, or return None if it is no run."""
-        state = _STATES.get(row[0])
+        state = State.__members__.get(row[0])
         if state is None:
             return None
         fire_time, sent_at, started_at, seen_at, finished_at = map(_seconds, row[1:6])

@@ -21,6 +21,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.exceptions import StoreError
+from redisbeater.model.run import CLOSED, COUNTED, FINAL, STATES, State
 from redisbeater.store.client import make_client
 from redisbeater.store.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
 from redisbeater.store.keys import ABSENT
@@ -92,14 +93,27 @@ def load_script(name: str, *, with_runs: bool = False, absent: str = "") -> Scri
     """
     folder = resources.files("redisbeater.store").joinpath("lua")
     parts = ["prelude", *_parts_of_runs(name, with_runs=with_runs), name]
-    text = "\n".join(folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts)
+    texts = (
+        _STATES if part == "states" else folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts
+    )
+    text = "\n".join(texts)
     return Script.of(f"table.remove(KEYS) {text}", absent) if absent else Script.of(text)
 
 
 def _parts_of_runs(name: str, *, with_runs: bool) -> list[str]:
     if with_runs:
-        return ["runs/prelude", f"runs/with_{name}"]
-    return ["runs/prelude"] if name.startswith("runs/") else []
+        return ["states", "runs/prelude", f"runs/with_{name}"]
+    return ["states", "runs/prelude"] if name.startswith("runs/") else []
+
+
+#: What scripts of runs know of states. Sets have an order of their own in each process, which must not get into a text:
+#: each process would send another script.
+_STATES = f"""\
+local FINAL = {{{", ".join(f"{state} = {str(state in FINAL).lower()}" for state in State)}}}
+local CLOSED = {{{", ".join(f"{state} = true" for state in State if state in CLOSED)}}}
+local LETTERS = {{{", ".join(f"{state} = '{STATES[state].letter}'" for state in State if STATES[state].letter)}}}
+local COUNTED = {{{", ".join(f"'n.{word}'" for word in COUNTED)}}}
+"""
 
 
 #: How long a call is retried: long enough for a restart of the server, far below the lock's timeout.

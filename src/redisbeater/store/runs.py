@@ -30,7 +30,18 @@ from redisbeater.config.settings import Config
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.model.log_line import line_text
-from redisbeater.model.run import FAILED, NewRun, Payload, Run, RunBrief, RunCounts, State, process_of, stored_time
+from redisbeater.model.run import (
+    COUNTED,
+    FAILED,
+    NewRun,
+    Payload,
+    Run,
+    RunBrief,
+    RunCounts,
+    State,
+    process_of,
+    stored_time,
+)
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
@@ -121,9 +132,6 @@ MOST_BRIEFS = 1_500
 
 #: How many entries, and runs, one script counts: a few milliseconds of the server.
 TALLY_PAGE, ENOUGH_RUNS = 100, 2_000
-
-#: The fields of an entry that count its runs.
-COUNTED = ("sent", "success", "failure", "lost", "revoked", "expired", "skipped")
 
 
 @dataclass(kw_only=True)
@@ -242,7 +250,7 @@ class RunStore:
 
         Arguments:
             execution: with its holder; without one, no execution has begun: revoked or expired before its start.
-            state: SUCCESS, FAILURE, REVOKED, EXPIRED, or RETRY.
+            state: an end other than LOST, or RETRY.
             retry_in: seconds until the next try may start; None: none. No time: the clock of a worker may be wrong.
             error: :func:`~redisbeater.model.run.error_text`.
             result: :func:`~redisbeater.model.run.result_text`.

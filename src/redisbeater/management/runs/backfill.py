@@ -18,7 +18,7 @@ from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, MOST_RUNS,
 from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run, triggered_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import Kind, State
+from redisbeater.model.run import FINAL, Kind, State
 from redisbeater.schedules import interval
 from redisbeater.schedules.zones import in_zone
 
@@ -33,7 +33,7 @@ _STEPS = 20_000_000
 _MICROSECOND = timedelta(microseconds=1)
 
 #: The states of runs that need no other one.
-_DONE = frozenset({State.SUCCESS, State.STARTED, State.SENT, State.RETRY, State.BUFFERED})
+_DONE = frozenset(State) - FINAL | {State.SUCCESS}
 
 
 @dataclass(frozen=True, kw_only=True)

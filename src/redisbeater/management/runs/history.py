@@ -17,7 +17,7 @@ from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
+from redisbeater.model.run import FINAL, Kind, Run, RunBrief, RunCounts, State, sentence_of
 from redisbeater.store import Notifier, pages
 from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 
@@ -110,10 +110,8 @@ def note_words(run: Run, now: datetime) -> str:
 def _notes(run: Run, now: datetime) -> Iterator[str]:
     if run.state is State.STARTED:
         yield f"seen {relative_words(run.seen_at, now)}" if run.seen_at else ""
-    elif run.state is State.BUFFERED:
-        yield "waits for the run before it"
-    elif run.state in (State.SENT, State.RETRY):
-        yield "no worker has reported its start" if run.state is State.SENT else "to be tried again"
+    elif run.state not in FINAL or not (run.error or run.note):
+        yield sentence_of(run)
     yield run.error
     yield run.note
     if run.state is State.LOST and run.resend_at is not None:

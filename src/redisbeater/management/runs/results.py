@@ -62,7 +62,7 @@ class Ends:
     """The last ends of an entry's runs, as the scripts keep them.
 
     Attributes:
-        letters: one for each, the newest last, 30 at most: S for SUCCESS, F for FAILURE, L for LOST, X for EXPIRED.
+        letters: one for each, the newest last, 30 at most: S for SUCCESS, others for failures, as ``STATES`` has them.
             Runs that somebody stopped, and backfills, are left out.
         at: when the last one was, aware UTC; None: none has ended.
     """
@@ -73,7 +73,7 @@ class Ends:
     @classmethod
     def from_text(cls, stored: str) -> Ends:
         """Read the field of an entry; what another program wrote there counts as none."""
-        found = re.fullmatch(r"([SFLX]{1,30}) (\d{1,11}(?:\.\d{1,6})?)", stored)
+        found = re.fullmatch(r"([A-Z]{1,30}) (\d{1,11}(?:\.\d{1,6})?)", stored)
         return cls(found[1], from_unix(float(found[2]))) if found else cls()
 
     @property
@@ -84,7 +84,7 @@ class Ends:
     @property
     def failed_in_a_row(self) -> int:
         """How many of the newest were no SUCCESS, up to the last one that was; 30 may stand for more."""
-        return len(self.letters) - len(self.letters.rstrip("FLX"))
+        return len(self.letters) - self.letters.rfind("S") - 1
 
     @property
     def result(self) -> Result:

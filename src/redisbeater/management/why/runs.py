@@ -11,7 +11,7 @@ from redisbeater.management.runs.history import late_words, lateness, outcome_wo
 from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import Run, State, sentence_of
 from redisbeater.model.skip import Reason
 from redisbeater.times import clock_words, duration_words, relative_words, span_words
 
@@ -21,7 +21,7 @@ SOON = timedelta(seconds=5)
 
 def of_run(facts: Facts, run: Run) -> Answer:
     """Explain what became of a run that was sent."""
-    verdict, sentence = _ANSWERS[run.state](facts, run)
+    verdict, sentence = ANSWERS.get(run.state, _by_its_state)(facts, run)
     tries = f" It is attempt {run.attempt}: it was LOST before, and sent again." if run.attempt > 1 else ""
     return Answer(verdict=verdict, sentence=sentence + tries, evidence=(run_evidence(facts, run),))
 
@@ -95,7 +95,7 @@ def is_overlap(line: LogLine) -> bool:
 
 def overlap_sentence(facts: Facts, run: Run | None) -> str:
     """Return why a run that is active is in the way: it is still going, or no worker has reported its start."""
-    policy = f" (overlap {facts.policy.overlap})" if facts.policy else ""
+    policy = _policy(facts)
     if run is not None and run.started_at is None and run.state is State.SENT:
         return f"no worker has reported the start of the run before it{policy}{_reporting(facts)}"
     return f"the run before it was still going{policy}"
@@ -178,12 +178,12 @@ def _revoked(facts: Facts, run: Run) -> tuple[str, str]:
     return "revoked", f"Stopped{when}{who}{_after(run, facts)}."
 
 
-def _expired(_: Facts, run: Run) -> tuple[str, str]:
-    again = " again" if run.started_at else ""
-    return "expired", f"{_sent(run).capitalize()}, EXPIRED: no worker had started it{again} before its deadline."
+def _by_its_state(_: Facts, run: Run) -> tuple[str, str]:
+    return run.state.lower(), f"{_sent(run).capitalize()}, {run.state}: {sentence_of(run)}."
 
 
-_ANSWERS: Mapping[State, Callable[[Facts, Run], tuple[str, str]]] = {
+#: The states of which more is known than their sentence says.
+ANSWERS: Mapping[State, Callable[[Facts, Run], tuple[str, str]]] = {
     State.SUCCESS: _succeeded,
     State.FAILURE: _failed,
     State.STARTED: _started,
@@ -192,7 +192,6 @@ _ANSWERS: Mapping[State, Callable[[Facts, Run], tuple[str, str]]] = {
     State.BUFFERED: _buffered,
     State.LOST: _lost,
     State.REVOKED: _revoked,
-    State.EXPIRED: _expired,
 }
 
 

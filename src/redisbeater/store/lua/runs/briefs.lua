@@ -3,8 +3,8 @@
 --
 -- KEYS[1..] histories  sorted sets: run key -> when it was sent
 -- ARGV[1] limit        number of runs of each
--- Returns JSON: for each history rows of run key, state, fire_time, sent_at, started_at, seen_at, finished_at, and of the
---      newest one that has an error that error; '' where one is missing
+-- Returns JSON: for each history rows of run key, state, fire_time, sent_at, started_at, seen_at, finished_at, and of
+--      the newest one that has an error that error; '' where one is missing
 local limit = ARGV[1]
 
 local found = {}

@@ -51,7 +51,7 @@ end
 local function refusal(run)
   local is_late_retry = state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step
   if is_late_retry then return 'FINISHED' end
-  local has_ended = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true)
+  local has_ended = FINAL[run.state] and run.state ~= 'LOST'
   local is_copy = state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
   local is_over = has_ended or is_copy
   local is_ours = is_of_holder(run)
@@ -61,6 +61,18 @@ local function refusal(run)
   local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
   local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS'
   return is_late and 'LATE'
+end
+
+-- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
+-- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
+local function keep_traceback(run)
+  local entry = prefix .. run.name
+  redis.call('SET', traceback_of(prefix, run.key), traceback, 'PX', retention)
+  if not exists(prefix, run.name) then return end
+  local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
+  local oldest, others = string.match(ids, '^(%S+) (%S+ %S+ %S+ )$')
+  if oldest then redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. oldest)) end
+  redis.call('HSET', entry, 'tracebacks', others or #ids < 1000 and ids or '')
 end
 
 local function finish(run)
@@ -83,7 +95,7 @@ local function finish(run)
   run.finished_at = string.format('%.6f', math.min(ends, now))
   if ends > now + 1 then append(texts, 'started_at', server_time(-seconds)) end
   end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not run.counted, texts)
-  if traceback ~= '' then keep_traceback(prefix, retention, run, traceback) end
+  if traceback ~= '' then keep_traceback(run) end
   if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
 end
 

@@ -9,7 +9,7 @@
 -- ARGV[2] limit      number of runs that the history of an entry keeps
 -- ARGV[3] retention  milliseconds for which they are kept
 -- ARGV[4] seen       text: the score in active that was read; '': the run was reserved or taken, and cannot be sent
--- ARGV[5] state      text: LOST or EXPIRED
+-- ARGV[5] state      text: LOST, or another end
 -- ARGV[6] delay      seconds until it is sent again; '': it is final
 -- ARGV[7] note       text: why; '' for nothing
 -- ARGV[8] lines      number of lines that the log of an entry keeps

@@ -28,8 +28,7 @@ end
 
 -- Tell whether fields are those of a run: another program may have written anything.
 local function is_run(fields)
-  local states = ' BUFFERED SENT STARTED RETRY SUCCESS FAILURE REVOKED EXPIRED LOST '
-  return is_name(fields.name or '') and string.find(states, ' ' .. (fields.state or ' ') .. ' ', 1, true) ~= nil
+  return is_name(fields.name or '') and FINAL[fields.state or ''] ~= nil
 end
 
 -- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key
@@ -230,7 +229,7 @@ end
 -- Return the letters of the last ends of an entry's runs, oldest first, and when the last one was; empty and 0 where
 -- another program wrote something else.
 local function ends_of(stored)
-  local letters, at = string.match(stored or '', '^([SFLX]+) (%d+%.?%d*)$')
+  local letters, at = string.match(stored or '', '^(%u+) (%d+%.?%d*)$')
   return letters or '', tonumber(at or 0)
 end
 
@@ -246,7 +245,7 @@ end
 -- made it so. A backfill says nothing about its entry, nor does a run that somebody stopped. A report that comes late,
 -- of a run that had ended before the last one, is put before that one.
 local function add_end(prefix, run, state, stored)
-  local letter = ({SUCCESS = 'S', FAILURE = 'F', LOST = 'L', EXPIRED = 'X'})[state]
+  local letter = LETTERS[state]
   if not letter or run.kind == 'backfill' then return end
   local entry, at = prefix .. run.name, run.finished_at or server_time()
   local before, last_at = ends_of(stored)
@@ -267,8 +266,8 @@ local function count_minutes(prefix, state)
   local minutes, slot, old = prefix .. ':minutes', math.floor(server_time() / 300), {}
   if count(minutes, slot .. ' ' .. state) ~= 1 then return end
   for passed = slot - 146, slot - 73 do
-    for _, each in ipairs({'SUCCESS', 'FAILURE', 'REVOKED', 'EXPIRED', 'LOST'}) do
-      old[#old + 1] = passed .. ' ' .. each
+    for each, is_end in pairs(FINAL) do
+      if is_end then old[#old + 1] = passed .. ' ' .. each end
     end
   end
   redis.call('HDEL', minutes, unpack(old))
@@ -300,7 +299,7 @@ local function note_end(prefix, run, state, is_failure, stored)
   end
   count_total(prefix, state, run.task)
   count_minutes(prefix, state)
-  if state ~= 'SUCCESS' and state ~= 'REVOKED' then list_failure(prefix, run) end
+  if LETTERS[state] and state ~= 'SUCCESS' then list_failure(prefix, run) end
 end
 
 -- Add the seconds that a run took, if they are known, to the totals of its task, under the smallest bound that is not
@@ -401,18 +400,6 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   count_duration(prefix, run)
   if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
-end
-
--- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
--- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
-local function keep_traceback(prefix, retention, run, traceback)
-  local entry = prefix .. run.name
-  redis.call('SET', traceback_of(prefix, run.key), traceback, 'PX', retention)
-  if not exists(prefix, run.name) then return end
-  local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
-  local oldest, others = string.match(ids, '^(%S+) (%S+ %S+ %S+ )$')
-  if oldest then redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. oldest)) end
-  redis.call('HSET', entry, 'tracebacks', others or #ids < 1000 and ids or '')
 end
 
 -- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and

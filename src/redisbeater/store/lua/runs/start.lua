@@ -35,7 +35,7 @@ local is_first = run and run.state == 'SENT' and run.starts == 0
 
 local function refusal()
   local attempts = can_return(prefix, run) and run.attempt - 1 or run.attempt
-  if tonumber(attempt) < attempts or run.state == 'SUCCESS' then return 'DUPLICATE' end
+  if tonumber(attempt) < attempts or CLOSED[run.state] then return 'DUPLICATE' end
   if (run.state == 'FAILURE' or run.state == 'REVOKED') and is_again ~= '1' then return 'DUPLICATE' end
   local ends = run.state == 'STARTED' and tonumber(try('ZSCORE', prefix .. ':active', run_key) or 0) or 0
   local is_same = tonumber(step) == run.step and (is_again ~= '1' or refuses == '1')

@@ -17,8 +17,7 @@ local function stop()
   local run = read_run(run_key)
   if not run then return 'ABSENT' end
   local waits = run.state == 'BUFFERED' or run.state == 'LOST' and try('ZSCORE', prefix .. ':resend', run_key)
-  local is_active = run.state == 'SENT' or run.state == 'STARTED' or run.state == 'RETRY'
-  if not waits and not is_active then return 'ENDED' end
+  if FINAL[run.state] and not waits then return 'ENDED' end
   redis.call('HSET', run_key, 'stop', '1', unpack(cjson.decode(fields)))
   log_run(prefix, run.name, lines, line, retention)
   if waits then revoke_waiting(prefix, limit, retention, run) end

@@ -4,10 +4,7 @@
 -- took it and never committed it. To read_bounded these fields and the counts of runs are `others`, so that it asks for
 -- no missing field.
 local function read_with_runs(key, limit, others, ...)
-  local own = try(
-    'HMGET', key, 'claim', 'failures', 'buffered', 'ends', 'tracebacks',
-    'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped'
-  ) or {}
+  local own = try('HMGET', key, 'claim', 'failures', 'buffered', 'ends', 'tracebacks', unpack(COUNTED)) or {}
   for _, text in ipairs(own) do
     if text then others = others + 1 end
   end

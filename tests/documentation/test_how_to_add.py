@@ -1,0 +1,143 @@
+"""Each recipe of the page ``how-to-add``: its blocks, put into a copy of the source as they say, have their effect."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.pages import DOCS
+from support.project import SCHEDULE_DB
+from support.servers import Server
+
+pytestmark = pytest.mark.one_server
+
+PAGE = DOCS / "how-to-add.rst"
+SOURCE = DOCS.parent / "src"
+
+#: A recipe that touches more files is one for which something is described twice.
+MOST_FILES = 3
+
+_SECTION = re.compile(r"^(\S.*)\n-{3,}\n", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below) ``(.+)``\n\n((?:   .*\n|\n)+)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """A block of the page: lines for one place of one file."""
+
+    path: str
+    side: str
+    anchor: str
+    lines: list[str]
+
+    def put_into(self, package: Path) -> None:
+        """Insert the lines beside the one line that has the anchor, as far to the right as that line."""
+        path = package / self.path
+        lines = path.read_text(encoding="utf-8").splitlines()
+        places = [place for place, line in enumerate(lines) if self.anchor in line]
+        assert len(places) == 1, f"{self.path}: {len(places)} lines have {self.anchor!r}"
+        indent = re.match(" *", lines[places[0]])[0]  # type: ignore[index]
+        place = places[0] + (self.side == "below")
+        lines[place:place] = [indent + line if line else "" for line in self.lines]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def recipes() -> dict[str, list[Insertion]]:
+    """Return the insertions of each section of the page."""
+    _, *parts = _SECTION.split(PAGE.read_text(encoding="utf-8") + "\n")
+    return {
+        title: [
+            Insertion(path, side, anchor, textwrap.dedent(text).strip("\n").splitlines())
+            for path, side, anchor, text in _BLOCK.findall(body)
+        ]
+        for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+#: For each section a program, and what it prints once the recipe is followed. It can import ``_APP`` as ``proj``.
+EFFECTS = {
+    "A state of a run": (
+        """
+        from proj import context, store
+        from redisbeater.model.lost_run import judge
+        from redisbeater.model.run import State
+        from redisbeater.store import Execution, new_holder
+
+        def start(run_id):
+            holder = new_holder("w1", 7)
+            execution = Execution(run_id=run_id, name="report", holder=holder, worker="celery@w1", pid=7)
+            return context.redis.runs.start(execution)[0], execution
+
+        store.create("report", "proj.report", 3600.0)
+        _, first = start(store.trigger("report"))
+        context.redis.runs.finish(first, State.FAILURE)
+        again = store.restart(first.run_id)
+        start(again)
+        [run] = context.redis.runs.overdue(seconds=-1e6)
+        verdict = judge(run, None, store.clock(), 0)
+        context.redis.runs.lose(run, verdict.state, note=verdict.note)
+        found = store.run(again)
+        print(found.state, found.is_final, "and then", start(again)[0])
+        print(store.why("report", found.fire_time).sentence)
+        print(store.run_counts("report").abandoned, store.status(details=True).last_hour.abandoned)
+        print([run.note for run in store.history("report", states=["ABANDONED"])])
+        """,
+        """
+        ABANDONED True and then DUPLICATE
+        Sent out of turn, ABANDONED: celery@w1 died in a restart.
+        1 1
+        ['its worker celery@w1 does not renew it']
+        """,
+    ),
+}
+
+_APP = """
+from celery import Celery
+from redisbeater import ScheduleStore
+from redisbeater.context import Context
+
+app = Celery("proj", broker="memory://")
+app.conf.update(redisbeater_redis_url={url!r}, redisbeater_key_prefix={prefix!r}, redisbeater_track_runs=True)
+context, store = Context.of(app), ScheduleStore(app)
+
+
+@app.task
+def report():
+    pass
+"""
+
+
+def test_each_section_has_its_effect() -> None:
+    assert list(recipes()) == list(EFFECTS)
+    assert all(recipes().values())
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("title", EFFECTS)
+def test_a_recipe_has_its_effect_and_touches_few_files(title: str, server: Server, prefix: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    insertions, (program, printed) = recipes()[title], EFFECTS[title]
+    for insertion in insertions:
+        insertion.put_into(copy / "redisbeater")
+    (tmp_path / "proj.py").write_text(_APP.format(url=server.url(SCHEDULE_DB), prefix=prefix))
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.stdout == textwrap.dedent(printed).lstrip("\n"), done.stderr
+    assert len({insertion.path for insertion in insertions}) <= MOST_FILES
