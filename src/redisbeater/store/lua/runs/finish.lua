@@ -70,9 +70,12 @@ local function keep_traceback(run)
   redis.call('SET', traceback_of(prefix, run.key), traceback, 'PX', retention)
   if not exists(prefix, run.name) then return end
   local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
-  local oldest, others = string.match(ids, '^(%S+) (%S+ %S+ %S+ )$')
-  if oldest then redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. oldest)) end
-  redis.call('HSET', entry, 'tracebacks', others or #ids < 1000 and ids or '')
+  local first, _, number = string.find(ids, ' ', 1, true), string.gsub(ids, ' ', ' ')
+  if number > 3 then
+    redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
+    ids = string.sub(ids, first + 1)
+  end
+  redis.call('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
 end
 
 local function finish(run)
