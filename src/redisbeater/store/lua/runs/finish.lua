@@ -63,21 +63,6 @@ local function refusal(run)
   return is_late and 'LATE'
 end
 
--- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
--- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
-local function keep_traceback(run)
-  local entry = prefix .. run.name
-  redis.call('SET', traceback_of(prefix, run.key), traceback, 'PX', retention)
-  if not exists(prefix, run.name) then return end
-  local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
-  local first, _, number = string.find(ids, ' ', 1, true), string.gsub(ids, ' ', ' ')
-  if number > 3 then
-    redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
-    ids = string.sub(ids, first + 1)
-  end
-  redis.call('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
-end
-
 local function finish(run)
   local texts = cjson.decode(fields)
   if tonumber(attempt) ~= run.attempt then append(texts, 'attempt', attempt) end
@@ -93,12 +78,12 @@ local function finish(run)
   end
   if holder ~= '' and not is_of_holder(run) then append(texts, 'holder', holder) end -- it may say so again
   local now, started_at = tonumber(server_time()), instant(run.started_at)
+  run.traceback = traceback ~= '' and traceback
   local ends = seconds ~= '' and started_at and started_at + seconds or now
   run.took = tonumber(seconds) or started_at and math.max(now - started_at, 0)
   run.finished_at = string.format('%.6f', math.min(ends, now))
   if ends > now + 1 then append(texts, 'started_at', server_time(-seconds)) end
   end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not run.counted, texts)
-  if traceback ~= '' then keep_traceback(run) end
   if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
 end
 

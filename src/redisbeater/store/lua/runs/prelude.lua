@@ -385,6 +385,21 @@ local function store_end(prefix, retention, run, state, fields)
   end
 end
 
+-- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
+-- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
+local function keep_traceback(prefix, retention, run)
+  local entry = prefix .. run.name
+  redis.call('SET', traceback_of(prefix, run.key), run.traceback, 'PX', retention)
+  if not exists(prefix, run.name) then return end
+  local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
+  local first, _, number = string.find(ids, ' ', 1, true), string.gsub(ids, ' ', ' ')
+  if number > 3 then
+    redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
+    ids = string.sub(ids, first + 1)
+  end
+  redis.call('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
+end
+
 -- Store the end of a run with further fields, count it unless its entry was deleted, and schedule the run that waited
 -- for it.
 local function end_run(prefix, limit, retention, run, state, is_failure, fields)
@@ -394,6 +409,7 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   if run.state ~= 'STARTED' and run.state ~= 'SENT' then try('ZREM', prefix .. ':resend', run.key) end
   try('SREM', prefix .. ':active:' .. run.name, run.key)
   forget_waiting(prefix, run)
+  if run.traceback then keep_traceback(prefix, retention, run) end
   local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends')
   cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
   if run.state ~= state then note_end(prefix, run, state, is_failure, stored) end
