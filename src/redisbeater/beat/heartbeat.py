@@ -103,7 +103,6 @@ class Heartbeat:
         counts: what became of runs.
         broker: the broker of this beat.
         clock: the server's clock as this beat sees it.
-        is_embedded: returns whether beat is part of a worker.
     """
 
     def __init__(
@@ -113,14 +112,14 @@ class Heartbeat:
         counts: Counts,
         broker: Broker,
         clock: ServerClock,
-        is_embedded: Callable[[], bool],
     ) -> None:
         #: The token that the lock holds while this beat leads; another one where there is no lock.
         self.token = lock.token if lock else new_token()
         if lock:
             lock.next_line = self.next_line
         self._redis = redis = context.redis
-        self._is_embedded = is_embedded
+        #: Whether beat is part of a worker.
+        self.is_embedded = False
         #: Whether a line may be stored: one was given to a request.
         self.may_have_line = False
         self._counts = counts
@@ -198,7 +197,7 @@ class Heartbeat:
         return {
             "role": self._role,
             **self._fixed,
-            "embedded": self._is_embedded(),
+            "embedded": self.is_embedded,
             "sent": counts.sent,
             "refused": counts.refused,
             "skipped": counts.skipped,
