@@ -138,7 +138,8 @@ class RedisScheduler(Scheduler):
 
     def _pass(self) -> float:
         beat = self._beat
-        self._finish_earlier_dispatch()
+        if self._dispatch is not None:
+            self._finish_earlier_dispatch()
         if self.is_served:
             beat.notifier.listen()
         try:
@@ -233,7 +234,7 @@ class RedisScheduler(Scheduler):
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
                 claim = self._claim()
-                self._dispatch = beat.dispatcher.dispatch(claim)
+                self._dispatch = beat.dispatcher.dispatch(claim) if claim.entries else None
         except LockNotOwnedError:
             beat.counts.count_claim("fenced")
             beat.leadership.invalidate()
@@ -245,15 +246,19 @@ class RedisScheduler(Scheduler):
             return
         except SchedulePaused as exc:
             beat.counts.count_claim("paused")
-            beat.heartbeat.pause(True)
+            beat.heartbeat.pause()
             self._look_at = host_seconds() + beat.pausing.began(exc, self.max_interval)
             return
-        self._dispatch.publish()
-        beat.claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
-        self._finish_dispatch()
+        if self._dispatch is None:
+            beat.claim_limit.record(0, removed=len(claim.removed))
+        else:
+            self._dispatch.publish()
+            beat.claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
+            self._finish_dispatch()
         beat.dispatcher.resends.step(claim, beat.leadership.token)
         self._look_at = claim.look_again_at(self.max_interval, beat.dispatcher.pace.ready_at)
-        beat.log.held_back(beat.dispatcher.pace.observe(claim))
+        if (seconds := beat.dispatcher.pace.observe(claim)) is not None:
+            beat.log.add("held_back", seconds=seconds)
 
     def _claim(self) -> Claim:
         beat = self._beat
@@ -261,10 +266,12 @@ class RedisScheduler(Scheduler):
         token, line = beat.leadership.token, beat.heartbeat.next_line()
         claim = self._context.redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
         beat.counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
-        beat.pausing.ended()
+        if beat.pausing.is_on:
+            beat.pausing.ended()
         beat.heartbeat.claimed(claim.now, claim.entries)
         beat.clock.observe(claim.now, asked_at=claim.asked_at)
-        report_removed(claim, self._context.redis.keys)
+        if claim.removed:
+            report_removed(claim, self._context.redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error(
                 "Redis lost the schedule, or a backup was restored: storing static entries again; see redisbeater list"

@@ -153,17 +153,16 @@ class Heartbeat:
 
     def claimed(self, now: datetime, entries: Collection[ClaimedEntry]) -> None:
         """Record a claim: the schedule is not paused, and how late its oldest entry was."""
-        self.pause(False)
+        if self._role == "paused":
+            self._role, self._due_at = self._led_as, 0.0
         if entries:
             oldest = min(entry.fire_time for entry in entries)
             self._counts.late_ms = max(round((now - oldest).total_seconds() * 1000), 0)
 
-    def pause(self, is_paused: bool) -> None:
-        """Record whether the schedule is paused; since when this beat leads stays as it is."""
-        if is_paused and self._role != "paused":
+    def pause(self) -> None:
+        """Record that the schedule is paused; since when this beat leads stays as it is."""
+        if self._role != "paused":
             self._led_as, self._role, self._due_at = self._role, "paused", 0.0
-        elif not is_paused and self._role == "paused":
-            self._role, self._due_at = self._led_as, 0.0
 
     def end(self) -> None:
         """Delete the line, if there may be one."""

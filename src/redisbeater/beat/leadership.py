@@ -50,11 +50,6 @@ class ScheduleLog:
         self.add("redis_away", seconds=seconds, error=error)
         redis_back.send(self._sender, seconds=seconds, error=error)
 
-    def held_back(self, seconds: float | None) -> None:
-        """Log for how long ``redisbeater_max_rate`` held due runs back, if it did."""
-        if seconds is not None:
-            self.add("held_back", seconds=seconds)
-
     def broker_returned(self, seconds: float, error: str) -> None:
         """Log for how long the broker was unavailable."""
         self.add("broker_away", seconds=seconds, error=error)
