@@ -13,7 +13,7 @@ from celery.app import app_or_default
 from celery.beat import ScheduleEntry
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.context import Context, task_options
+from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.changes import (
     DisableUntil,
@@ -142,6 +142,8 @@ class RedisScheduleEntry(ScheduleEntry):
     _failing: Failing | None = None
     _late = timedelta(0)
     _version = ""
+    #: The key prefix of its schedule if that is another one than the app's own.
+    _prefix: str | None = None
     __hash__ = None  # type: ignore[assignment]  # it can be changed
 
     def __init__(
@@ -211,13 +213,18 @@ class RedisScheduleEntry(ScheduleEntry):
             EntryNotFound: there is none; a ``KeyError``.
             InvalidEntry: it is broken; the message names the field.
         """
-        name = Context.of(app).redis.keys.name(key)
-        return cls.of(load(Context.of(app), check_name(name)), app)
+        context = Context.of(app)
+        return cls.of(load(context, check_name(context.redis.keys.name(key))), context)
 
     @classmethod
-    def of(cls, stored: StoredEntry, app: Celery | None = None) -> RedisScheduleEntry:
-        """Return the object for an entry that was read."""
-        return cls(stored.definition.name, app=app)._adopt(stored)
+    def of(cls, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
+        """Return the object for an entry that was read from the schedule of a context."""
+        return cls(stored.definition.name, app=context.app).bind(context)._adopt(stored, context)
+
+    def bind(self, context: Context) -> RedisScheduleEntry:
+        """Let the entry belong to the schedule of a context, and return it."""
+        self.app, self._prefix = context.app, context.prefix
+        return self
 
     @staticmethod
     def generate_key(app: Celery | None, name: str) -> str:
@@ -227,7 +234,7 @@ class RedisScheduleEntry(ScheduleEntry):
     @property
     def key(self) -> str:
         """The key of this entry."""
-        return self.generate_key(self.app, check_name(self.name))
+        return self._context.redis.keys.entry(check_name(self.name))
 
     @property
     def rank(self) -> int | None:
@@ -363,8 +370,9 @@ class RedisScheduleEntry(ScheduleEntry):
             **{name: getattr(self, name) for name in POLICY_FIELDS},
         )
         definition.check_texts()
-        definition.check_options(task_options(self.app))
-        return definition.with_instants(self._context.zone)
+        context = self._context
+        definition.check_options(context.task_options)
+        return definition.with_instants(context.zone)
 
     def initial_meta(self) -> Meta:
         """Return the meta that the entry gets if it is new; InvalidEntry if it cannot be stored."""
@@ -428,7 +436,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def _context(self) -> Context:
-        return Context.of(self.app)
+        return Context.of(self.app, self._prefix)
 
     def _upsert(self, author: Author | None = None, *, only_new: bool = False) -> Upsert:
         definition = self.definition()
@@ -440,14 +448,15 @@ class RedisScheduleEntry(ScheduleEntry):
         return self._write(FieldChange(name=check_name(self.name), fields=fields, author=author))
 
     def _write(self, change: EntryChange) -> RedisScheduleEntry:
-        return self._adopt(write(self._context, change))
+        context = self._context
+        return self._adopt(write(context, change), context)
 
     def _previewed(self) -> StoredEntry:
         if self.schedule is None and self.task is None:
             return load(self._context, check_name(self.name))
         return preview(self._context, self._upsert())
 
-    def _adopt(self, stored: StoredEntry) -> RedisScheduleEntry:
+    def _adopt(self, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
         definition, meta = stored.definition, stored.meta
         self.task, self.schedule, self.enabled = definition.task, definition.schedule, definition.enabled
         self.args, self.kwargs, self.options = definition.args, definition.kwargs, definition.options
@@ -457,7 +466,7 @@ class RedisScheduleEntry(ScheduleEntry):
         for name in POLICY_FIELDS:
             setattr(self, name, getattr(definition, name))
         self.labels = dict(definition.labels)
-        self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
+        self._due_at = stored.due_at(context.in_zone(stored.zone).defaults)
         self._skipped, self._state, self._failing = stored.skipped, stored.state, stored.failing
         self._version = stored.version
         self._late = stored.late(self._due_at)
@@ -477,7 +486,9 @@ class RedisScheduleEntry(ScheduleEntry):
 
     def _next_instance(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:
         fields = dict(self, last_run_at=last_run_at or self.default_now(), total_run_count=self.total_run_count + 1)
-        return type(self)(**fields)
+        following = type(self)(**fields)
+        following._prefix = self._prefix
+        return following
 
     __next__ = next = _next_instance
 

@@ -319,7 +319,7 @@ def apply(
     for title, changes in plans if not as_json else ():
         print_lines(plan_lines(changes, title, view, context))
         with Progress("counted the runs of") as progress:
-            moved = forecast(app, changes, progress) if dry_run or check else None
+            moved = forecast(context, changes, progress) if dry_run or check else None
         print_lines([forecast_line(moved)] if moved else [])
     if not dry_run and not check:
         _confirm([changes for _, changes in plans], yes)

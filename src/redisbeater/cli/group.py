@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem
 
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
-from redisbeater.context import with_prefix
+from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
@@ -43,12 +43,12 @@ PLAIN_WORD = re.compile(r"(?!-)[\w@%+=:,./-]+")
 
 def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin with a text."""
-    return _within_time(ctx, lambda app: _names(app, incomplete))
+    return _within_time(ctx, lambda store: store.names_from(incomplete, MOST_COMPLETED))
 
 
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids of runs that have not ended and begin with a text."""
-    return _within_time(ctx, lambda app: _run_ids(app, incomplete))
+    return _within_time(ctx, lambda store: store.active_ids(incomplete, MOST_COMPLETED))
 
 
 def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -56,13 +56,13 @@ def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [CompletionItem(incomplete, type="file")]
 
 
-def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
+def _within_time(ctx: click.Context, find: Callable[[OperatorStore], list[str]]) -> list[str]:
     """Return the plain words found in time, or none if anything fails: a shell would show the error."""
     found: list[str] = []
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
-            app = _app(ctx)
-            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(app)),), daemon=True)
+            store = _store(ctx)
+            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(store)),), daemon=True)
             worker.start()
             worker.join(TIMEOUT_SECONDS)
     except Exception:
@@ -77,19 +77,11 @@ def _quietly(work: Callable[[], None]) -> None:
         return
 
 
-def _app(ctx: click.Context) -> Celery:
-    """Return the app of the command line; while a shell completes, that is still the text of ``-A``."""
+def _store(ctx: click.Context) -> OperatorStore:
+    """Return the store of the command line's app; while a shell completes, that is still the text of ``-A``."""
     given: Any = ctx.find_root().params.get("app")
     app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
-    return with_prefix(app, ctx.parent.params.get("key_prefix") if ctx.parent else None)
-
-
-def _names(app: Celery, prefix: str) -> list[str]:
-    return OperatorStore(app).names_from(prefix, MOST_COMPLETED)
-
-
-def _run_ids(app: Celery, prefix: str) -> list[str]:
-    return OperatorStore(app).active_ids(prefix, MOST_COMPLETED)
+    return OperatorStore(app, prefix=ctx.parent.params.get("key_prefix") if ctx.parent else None)
 
 
 #: The name of one entry.
@@ -138,7 +130,7 @@ def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
     """Show the schedule in Redis, and change it while beat runs."""
     if key_prefix is not None:
         try:
-            ctx.obj.app = with_prefix(ctx.obj.app, key_prefix)
+            ctx.with_resource(Context.using(ctx.obj.app, key_prefix))
         except ImproperlyConfigured as exc:
             raise BadInput(shown(exc)) from exc
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from celery import Celery
 from celery.result import denied_join_result
 
 from redisbeater.broker.broker import Broker
@@ -56,7 +55,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        app: Celery,
+        context: Context,
         broker: Broker,
         counts: Counts | None = None,
         *,
@@ -64,11 +63,10 @@ class Dispatcher:
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     ) -> None:
-        context = Context.of(app)
         #: How many runs may leave now.
         self.pace = Pace(context.config.max_rate)
         self._resources = Resources(
-            app=app,
+            app=context.app,
             entry_class=entry_class,
             context=context,
             broker=broker,

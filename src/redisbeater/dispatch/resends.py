@@ -124,9 +124,9 @@ class Resends:
                 announce_run(again, "resend", claim)
 
     def _cancel(self, run_id: str) -> None:
-        app, broker = self._resources.app, self._resources.broker
+        context, broker = self._resources.context, self._resources.broker
         note = "overlap=cancel_other"
-        run = cancel(app, run_id, by="redisbeater", note=note, connection=lambda: broker.producer.connection)
+        run = cancel(context, run_id, by="redisbeater", note=note, connection=lambda: broker.producer.connection)
         if run is not None:
             logger.info("entry %r: run %s is asked to stop, its overlap is cancel_other", run.name, run_id)
 

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from celery import Celery
 from celery.schedules import crontab, schedule
 
 from redisbeater.context import Context
@@ -176,20 +175,20 @@ class Outcome:
     is_changed: bool = True
     was_until: datetime | None = None
     error: Exception | None = None
-    _app: Celery | None = field(default=None, repr=False)
+    _context: Context | None = field(default=None, repr=False)
     _stored: StoredEntry | None = field(default=None, repr=False)
 
     @cached_property
     def entry(self) -> RedisScheduleEntry | None:
         """The entry after the change; None if it was deleted, or could not be changed."""
-        return None if self._stored is None else RedisScheduleEntry.of(self._stored, self._app)
+        context, stored = self._context, self._stored
+        return None if context is None or stored is None else RedisScheduleEntry.of(stored, context)
 
 
-def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
+def enable_many(context: Context, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
     """Enable or disable entries; yield what became of each when its page was written."""
 
     def change(page: Sequence[str]) -> Iterator[Outcome]:
-        context = Context.of(app)
         result = write_page(context, [Switch(name=name, is_enabled=is_enabled, author=author) for name in page])
         for name in page:
             edit = result.written.get(name)
@@ -199,7 +198,7 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
                 stored = edit.to_stored_entry()
                 log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
                 is_changed, until = _before(edit, stored, context)
-                yield Outcome(name=name, is_changed=is_changed, was_until=until, _app=app, _stored=stored)
+                yield Outcome(name=name, is_changed=is_changed, was_until=until, _context=context, _stored=stored)
 
     return _by_page(names, change, check_name if is_enabled else check_stored_name)
 
@@ -216,11 +215,11 @@ def _before(edit: Edit, after: StoredEntry, context: Context) -> tuple[bool, dat
     )
 
 
-def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
+def delete_many(context: Context, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
     """Delete entries; yield what became of each when its page was deleted."""
 
     def delete(page: Sequence[str]) -> Iterator[Outcome]:
-        deleted = delete_entries(Context.of(app), page, author)
+        deleted = delete_entries(context, page, author)
         for name in page:
             if name in deleted:
                 yield Outcome(name=name, is_static=deleted[name].is_static)

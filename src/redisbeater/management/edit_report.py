@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from celery import Celery
-
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.changes import EntryChange, Upsert
@@ -48,15 +46,15 @@ class EditReport:
     next_after: datetime | None
 
     @classmethod
-    def of(cls, edit: Edit, app: Celery) -> EditReport:
+    def of(cls, edit: Edit, context: Context) -> EditReport:
         """Return the report on an edit of an entry."""
-        context = Context.of(app).in_zone(edit.snapshot.zone)
+        context = context.in_zone(edit.snapshot.zone)
         after, patterns = edit.to_stored_entry(), context.config.redact
         before = None
         with suppress(RedisBeaterError):  # a new entry, or one that could not be read
             before = StoredEntry.from_snapshot(edit.snapshot, context.codec)
         return cls(
-            entry=RedisScheduleEntry.of(after, app),
+            entry=RedisScheduleEntry.of(after, context),
             changed={
                 field: (redacted_field(field, was, patterns), redacted_field(field, is_, patterns))
                 for field, (was, is_) in _changes(edit, before, after)
@@ -74,26 +72,26 @@ class EditReport:
         }
 
 
-def edit_entry(app: Celery, change: EntryChange, *, dry_run: bool) -> EditReport:
+def edit_entry(context: Context, change: EntryChange, *, dry_run: bool) -> EditReport:
     """Write a change, unless it is a dry run, and report what it does.
 
     Raises:
         EntryNotFound, EntryExists, InvalidEntry, EditConflict: it cannot be applied; nothing was written.
     """
-    return EditReport.of((preview_edit if dry_run else write_edit)(Context.of(app), change), app)
+    return EditReport.of((preview_edit if dry_run else write_edit)(context, change), context)
 
 
-def draft(entry: RedisScheduleEntry) -> RedisScheduleEntry:
+def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:
     """Return a new entry as it would be stored; write nothing.
 
     Raises:
         EntryExists: there is one of that name.
         InvalidEntry: it cannot be stored, or never fires.
     """
-    context, definition = Context.of(entry.app), entry.definition()
+    definition = entry.definition()
     text = definition.to_text(context.codec)
     change = Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), only_new=True)
-    return RedisScheduleEntry.of(preview(context, change), entry.app)
+    return RedisScheduleEntry.of(preview(context, change), context)
 
 
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any
 
-from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater.context import Context
@@ -33,7 +32,7 @@ from redisbeater.times import read_duration, read_time
 _FIELDS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS)
 
 
-def read_definition(app: Celery, text: str, name: str = "") -> RedisScheduleEntry:
+def read_definition(context: Context, text: str, name: str = "") -> RedisScheduleEntry:
     """Return the entry of a definition, unsaved; ``name`` takes the place of the name in the text.
 
     Raises:
@@ -45,13 +44,13 @@ def read_definition(app: Celery, text: str, name: str = "") -> RedisScheduleEntr
     for field in data:
         if field not in _FIELDS:
             raise unknown_field(field, _FIELDS)
-    check_not_blanked(data, "$", Context.of(app).config.redact)
+    check_not_blanked(data, "$", context.config.redact)
     of_entry = name or data.get("name")
     if not isinstance(of_entry, str) or not of_entry:
         raise InvalidEntry("$.name", "is missing; expected a text")
-    definition = Definition.from_text(of_entry, text, Context.of(app).codec)
+    definition = Definition.from_text(of_entry, text, context.codec)
     fields = {field: getattr(definition, field) for field in _FIELDS}
-    return RedisScheduleEntry(**fields, app=app)
+    return RedisScheduleEntry(**fields, app=context.app).bind(context)
 
 
 #: The words for a schedule; an entry has one of them.
@@ -210,7 +209,7 @@ class EntryWords:
         return load(self._context, self._name).definition.zone(default) if self._name else default
 
 
-def drafted(app: Celery, name: str, task: str, words: EntryWords) -> RedisScheduleEntry:
+def drafted(context: Context, name: str, task: str, words: EntryWords) -> RedisScheduleEntry:
     """Return the entry of words; ask nobody whether there is one of that name.
 
     Raises:
@@ -225,7 +224,7 @@ def drafted(app: Celery, name: str, task: str, words: EntryWords) -> RedisSchedu
         if not isinstance(fields.get("options", {}), dict):
             raise InvalidEntry("$.options", "expected an object")
         fields["options"] = {**fields.get("options", {}), **task_options}
-    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=app, **fields)
+    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=context.app, **fields).bind(context)
 
 
 def fields_of_entry(entry: RedisScheduleEntry) -> dict[str, Any]:

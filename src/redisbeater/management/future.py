@@ -180,12 +180,12 @@ _AROUND = timedelta(hours=3)
 MOST_FIRE_TIMES = 30
 
 
-def next_clock_change(entry: RedisScheduleEntry) -> UpcomingRun | None:
+def next_clock_change(context: Context, entry: RedisScheduleEntry) -> UpcomingRun | None:
     """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour.
 
     An interval counts elapsed time, and has none. Asks Redis for the time, writes nothing.
     """
-    context, definition = Context.of(entry.app), entry.definition()
+    definition = entry.definition()
     now, stored_zone = context.redis.clock()
     timetable = definition.timetable(context.in_zone(stored_zone).zone)
     if definition.is_interval or not definition.enabled:

@@ -120,11 +120,11 @@ class OperatorStore(ScheduleStore):
 
     def tasks(self) -> Sequence[str]:
         """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
-        return task_names(self._app)
+        return task_names(self._context.app)
 
     def is_registered(self, task: TaskLike) -> bool | None:
         """Tell whether the app has that task, or None if it cannot tell; import its modules if need be."""
-        return is_registered(self._app, as_task(task))
+        return is_registered(self._context.app, as_task(task))
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""
@@ -169,7 +169,7 @@ class OperatorStore(ScheduleStore):
         Raises:
             InvalidEntry: a word cannot be read, or the schedule is missing.
         """
-        return drafted(self._app, name, task, words)
+        return drafted(self._context, name, task, words)
 
     def preview(self, entry: RedisScheduleEntry, n: int = 5) -> Preview:
         """Return a preview of an entry created now: its schedule in words, its next runs, lint findings.
@@ -181,7 +181,7 @@ class OperatorStore(ScheduleStore):
 
     def next_clock_change(self, entry: RedisScheduleEntry) -> UpcomingRun | None:
         """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
-        return next_clock_change(entry)
+        return next_clock_change(self._context, entry)
 
 
 class AsyncOperatorStore(AsyncScheduleStore):

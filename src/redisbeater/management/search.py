@@ -11,8 +11,6 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from celery import Celery
-
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted, text_of
 from redisbeater.editing.stored_entry import StoredEntry
@@ -504,8 +502,8 @@ class Listing:
     process, or a page after that minute, reads them again and goes on after the same name.
     """
 
-    def __init__(self, app: Celery) -> None:
-        self.app = app
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self._remembered = _NOTHING
 
     def page(
@@ -524,8 +522,7 @@ class Listing:
         if cursor is not None:
             begin = max(begin, bisect_right(names, cursor))
         most = limit if wanted.is_by_name and not states else max(limit, MOST_READ)
-        found = _Page(self.app)
-        context = Context.of(self.app)
+        found, context = _Page(self.context), self.context
         reader = SearchReader(context, wanted, states, decoder=context.codec)
         position = begin + found.read(reader, names[begin : min(end, begin + most)], limit)
         if position < end:
@@ -539,10 +536,10 @@ class Listing:
         """Return a page of another order, whose cursor is the number of entries before it."""
         if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < MOST_DIGITS):
             raise ValueError(f"cursor: expected the cursor of a page in the order {sort!r}, got {quoted(cursor)}")
-        context, begin = Context.of(self.app), int(cursor or 0)
+        context, begin = self.context, int(cursor or 0)
         end = begin + limit
         entries = search(context, wanted, end + 1, states=states, sort=sort, decoder=context.codec)
-        found = _Page(self.app)
+        found = _Page(context)
         for entry in entries[begin:end]:
             found.add(entry)
         return found.page(cursor=str(end) if len(entries) > end else None)
@@ -550,7 +547,7 @@ class Listing:
     def _names(self, *, is_first: bool) -> Sequence[str]:
         names, until = self._remembered
         if is_first or time.monotonic() > until:
-            names = sorted(Context.of(self.app).redis.contents.names())
+            names = sorted(self.context.redis.contents.names())
         self._remembered = names, time.monotonic() + MEMORY_SECONDS
         return names
 
@@ -558,8 +555,8 @@ class Listing:
 class _Page:
     """The entries found so far for a page."""
 
-    def __init__(self, app: Celery) -> None:
-        self._app = app
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._entries: list[RedisScheduleEntry] = []
         self._broken: dict[str, str] = {}
 
@@ -567,7 +564,7 @@ class _Page:
         """Read entries until the page is full; return how many were read."""
         read_count = 0
         for piece in pages(names, PIECE):
-            for snapshot in Context.of(self._app).redis.load_many(piece):
+            for snapshot in self._context.redis.load_many(piece):
                 if len(self._entries) + len(self._broken) >= limit:
                     return read_count
                 if found := reader.found(snapshot):
@@ -582,7 +579,7 @@ class _Page:
                 self._broken[found.name] = found.error
             return
         try:
-            self._entries.append(RedisScheduleEntry.of(found.stored, self._app))
+            self._entries.append(RedisScheduleEntry.of(found.stored, self._context))
         except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
             self._broken[found.name] = text_of(exc)
 

@@ -58,7 +58,7 @@ def assert_scheduled(
     for stored in entries:
         zone = zone_name(stored.definition.timetable(context.in_zone(stored.zone).zone).local_zone)
         if stored.definition.enabled and _has_schedule(stored.definition, wanted) and zone_wanted in (None, zone):
-            return RedisScheduleEntry.of(stored, app)
+            return RedisScheduleEntry.of(stored, context)
     found = "; ".join(_words(stored, context) for stored in entries) or "no entry has this task"
     when = "" if wanted is None else f" {describe(wanted)}"
     raise AssertionError(f"{name} is not scheduled{when}{f' in {zone_wanted}' if zone_wanted else ''}: {found}")

@@ -108,7 +108,7 @@ def send_backfill(
     Raises:
         EntryNotFound, InvalidEntry, SendFailed: those before it were sent.
     """
-    context = Context.of(caller.app)
+    context = caller.context
     stored = load(context, planned.name)
     policy = ResolvedPolicy.of(stored.definition, context.defaults).overlap if overlap is None else overlap
     errand = SendRequest(
@@ -129,13 +129,13 @@ def send_backfill(
 
 def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, errand: SendRequest) -> str:
     """Send one run as soon as its overlap allows, and return its id."""
-    context = Context.of(caller.app)
+    context = caller.context
     events = context.redis.runs.events()
     try:
         while True:
             # Read again: the runs before may have taken hours, and a deadline counts from the send.
             present = replace(stored, now=context.redis.clock()[0])
-            run = triggered_run(caller.app, present, stored.definition, fire_time)
+            run = triggered_run(context, present, stored.definition, fire_time)
             try:
                 send_run(caller, run, errand, present.now)
                 return str(run.options["task_id"])
