@@ -7,6 +7,7 @@ from support.pages import DOCS
 
 from redisbeater.cli import redisbeater
 from redisbeater.dashboard.app import ACTIONS
+from redisbeater.dashboard.auth import ALL, OPERATE, VIEW, User
 from redisbeater.dashboard.words import verbs
 from redisbeater.management.rows import Row
 from redisbeater.management.verbs import VERBS, Verb
@@ -43,9 +44,15 @@ def test_a_verb_takes_a_note_and_who_does_it(verb: Verb) -> None:
 
 
 def test_nobody_is_offered_what_the_right_is_missing_for() -> None:
-    from redisbeater.dashboard.auth import OPERATE, VIEW, User
-
     row = Row(name="report", state="broken")
 
-    assert [verb.name for verb in verbs(row, User("anna", OPERATE))] == ["enable"]
-    assert verbs(row, User("bert", VIEW)) == []
+    assert {verb.right for verb in verbs(row, User("anna", OPERATE))} == {"operate"}
+    assert {verb.right for verb in verbs(row, User("bert", ALL))} == {"operate", "edit"}
+    assert verbs(row, User("carl", VIEW)) == []
+
+
+def test_what_does_not_fit_an_entry_is_not_offered() -> None:
+    offered = {verb.name for verb in verbs(Row(name="report", state="broken"), User("bert", ALL))}
+
+    assert offered >= {"enable", "delete"}
+    assert not offered & {"disable", "trigger", "skip-next", "restore", "stop", "restart"}
