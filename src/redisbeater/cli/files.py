@@ -16,6 +16,7 @@ from celery import Celery
 from redisbeater.cli.group import (
     INTERRUPTED,
     BadInput,
+    Times,
     as_json,
     ask,
     command,
@@ -24,7 +25,6 @@ from redisbeater.cli.group import (
     redisbeater,
     standard_input,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View, aligned_heads
 from redisbeater.cli.terminal import Progress, is_terminal
@@ -295,8 +295,7 @@ def apply(
     by: str,
     yes: bool,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Make the entries of an owner those of a file: create, change and delete them.
 
@@ -310,7 +309,7 @@ def apply(
       celery -A staging redisbeater export | celery -A proj redisbeater apply - --owner shop --dry-run
     """
     store, context = ScheduleStore(app), Context.of(app)
-    view = view_of(app, now, is_utc)
+    view = times.view()
     terms: Any = {"adopt": adopt, "delete": not no_delete, "state": state, "note": note, "by": by}
     with Progress("planned") as progress:
         plans = [(title, store.plan(each, owner, progress=progress, **terms)) for title, each in _exports(files, owner)]

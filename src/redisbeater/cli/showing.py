@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +11,10 @@ from celery import Celery
 
 from redisbeater.cli.group import (
     NAME,
+    WATCH,
+    WORDS,
     BadInput,
+    Times,
     as_json,
     as_json_lines,
     authored,
@@ -21,10 +24,9 @@ from redisbeater.cli.group import (
     print_lines,
     redisbeater,
     times,
-    view_of,
 )
 from redisbeater.cli.table import STATE, View, aligned, head, table
-from redisbeater.cli.terminal import WATCH, coloured, watched, with_progress
+from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.operator_store import OperatorStore
@@ -171,7 +173,13 @@ def _policy(name: str, value: Any) -> str:
 @labelled
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
 @click.option("--queue", help="Show only entries whose options name this queue.")
-@click.option("--state", default="", help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.")
+@click.option(
+    "--state",
+    "states",
+    type=WORDS,
+    default="",
+    help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.",
+)
 @click.option("--sort", type=click.Choice(SORTS), default="next", show_default=True, help="Order of the entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
@@ -188,15 +196,14 @@ def list_(
     labels: Mapping[str, str],
     enabled: bool | None,
     queue: str | None,
-    state: str,
+    states: list[str],
     sort: str,
     limit: int | None,
     is_long: bool,
     names_only: bool,
     as_json: bool,
-    watch: float | None,
-    now: str | None,
-    is_utc: bool,
+    watch: timedelta | None,
+    times: Times,
 ) -> None:
     """List entries, in the order of their next runs.
 
@@ -207,21 +214,26 @@ def list_(
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
     context = Context.of(app)
-    if state == "deleted":
+    if states == ["deleted"]:
         if task or queue or labels or enabled is not None:
             raise BadInput("--state deleted: expected no other filter than --prefix")
 
         def draw_deleted() -> None:
-            view = view_of(app, now, is_utc)
+            view = times.view()
             print_lines(_deleted_lines(OperatorStore(app), prefix, limit, view, as_json=as_json, names_only=names_only))
 
         watched(watch, draw_deleted)
         return
-    states = _states(state)
+    if "deleted" in states:
+        raise BadInput("--state deleted: stands alone; list it without other states")
+    try:
+        chosen = checked_states(states, (*STATES, "deleted"))
+    except ValueError as exc:
+        raise BadInput(f"--{exc}") from exc
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
 
     def draw() -> None:
-        terms: Any = {"states": states, "sort": sort, "progress": with_progress}
+        terms: Any = {"states": chosen, "sort": sort, "progress": with_progress}
         if names_only and not as_json:
             names = listed_names(context, wanted, limit, **terms)
             print_lines([shown(name, None) for name in names])
@@ -234,19 +246,9 @@ def list_(
         elif as_json:
             print_lines(printable_json(row.as_dict()) for row in found)
         else:
-            print_lines(_listing(OperatorStore(app), found, view_of(app, now, is_utc, is_long=is_long)))
+            print_lines(_listing(OperatorStore(app), found, times.view(is_long=is_long)))
 
     watched(watch, draw)
-
-
-def _states(text: str) -> Collection[str]:
-    states = [state for part in text.split(",") if (state := part.strip())]
-    if "deleted" in states:
-        raise BadInput("--state deleted: stands alone; list it without other states")
-    try:
-        return checked_states(states, (*STATES, "deleted"))
-    except ValueError as exc:
-        raise BadInput(f"--{exc}") from exc
 
 
 def _deleted_lines(
@@ -296,8 +298,7 @@ def show(
     is_definition: bool,
     is_redacted: bool,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Show all details of one entry.
 
@@ -315,7 +316,7 @@ def show(
     if as_json:
         click.echo(printable_json({**row.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
     else:
-        print_lines(details(row, view_of(app, now, is_utc), context.defaults, recorded))
+        print_lines(details(row, times.view(), context.defaults, recorded))
 
 
 @redisbeater.command()
@@ -326,7 +327,7 @@ def show(
 @as_json
 @times
 @command
-def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, now: str | None, is_utc: bool) -> None:
+def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, times: Times) -> None:
     """List quarantined entries, which cannot be read or planned, with the reasons; or try one again.
 
     \b
@@ -340,7 +341,7 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, no
         if as_json:
             click.echo(printable_json(row_of(context, retry).as_dict(), indent=2))
             return
-        view = view_of(app, now, is_utc)
+        view = times.view()
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")
         return

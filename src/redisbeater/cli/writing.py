@@ -16,6 +16,7 @@ from celery import Celery
 from redisbeater.cli.group import (
     NAME,
     BadInput,
+    Times,
     as_json,
     authored,
     command,
@@ -25,7 +26,6 @@ from redisbeater.cli.group import (
     redisbeater,
     standard_input,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
@@ -103,15 +103,14 @@ class EntryOptions:
         dry_run: whether nothing is written.
         author: ``note`` and ``by`` of the change.
         as_json: whether JSON is printed.
-        now, is_utc: how times are shown.
+        times: how times are shown.
     """
 
     options: dict[str, Any]
     dry_run: bool
     author: dict[str, Any]
     as_json: bool
-    now: str | None
-    is_utc: bool
+    times: Times
 
     @property
     def words(self) -> dict[str, Any]:
@@ -127,10 +126,6 @@ class EntryOptions:
                 words[name] = read_at(text[1:], f"--{name}")
         return words
 
-    def view(self, app: Celery) -> View:
-        """Return how times are shown."""
-        return view_of(app, self.now, self.is_utc)
-
 
 def definition_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options to a command, which gets what was passed as :class:`EntryOptions` after the app."""
@@ -144,7 +139,7 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
             enabled=False if passed.pop("disabled") else None,
         )
         author = {name: passed.pop(name) for name in ("note", "by")}
-        shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "now", "is_utc")}
+        shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "times")}
         function(app, EntryOptions(options=options, author=author, **shared), **passed)
 
     for option in reversed(_OTHERS):
@@ -236,7 +231,7 @@ def _from_options(
 def _show_created(
     store: OperatorStore, app: Celery, entry: RedisScheduleEntry, given: EntryOptions, like: str = ""
 ) -> None:
-    view, runs, change = given.view(app), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
+    view, runs, change = given.times.view(), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
     zone = entry.definition().zone(view.zone)
     words = describe(entry.schedule, zone)
     if given.as_json:
@@ -349,7 +344,7 @@ def update(
     if given.as_json:
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
-        print_lines(_report_lines(report, given.view(app), dry_run=given.dry_run))
+        print_lines(_report_lines(report, given.times.view(), dry_run=given.dry_run))
     if any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed):
         _warn_of_task(store, app, report.entry)
 

@@ -38,7 +38,7 @@ from redisbeater.dashboard.site import (
     policy_choices,
 )
 from redisbeater.dashboard.template_environment import environment
-from redisbeater.dashboard.views import actions, editing, entries, run_actions, schedule
+from redisbeater.dashboard.views import actions, editing, entries, schedule
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -79,7 +79,6 @@ ACTIONS: tuple[Action, ...] = (
     *entries.ACTIONS,
     *editing.ACTIONS,
     *actions.ACTIONS,
-    *run_actions.ACTIONS,
     *schedule.ACTIONS,
 )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Concatenate
 
 from redisbeater.display import quoted
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
-from redisbeater.management.async_store import AsyncScheduleStore, Awaited
+from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
@@ -188,6 +188,11 @@ class AsyncOperatorStore(AsyncScheduleStore):
     """The same for the page, to be awaited."""
 
     _kind = OperatorStore
+
+    async def call(self, method: Callable[Concatenate[ScheduleStore, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a method of the store that a table names, in a thread as all the others."""
+        store = self._sync
+        return await self._run(lambda: method(store, *args, **kwargs))
 
     row = Awaited(OperatorStore.row)
     rows = Awaited(OperatorStore.rows, is_long_read=True)
