@@ -18,6 +18,7 @@ from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config import values
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.model.fields import INHERITED
 from redisbeater.model.reader import EntryReader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
@@ -164,13 +165,9 @@ def _zone(app: Celery) -> tzinfo:
 def _defaults(app: Celery, config: Config) -> Defaults:
     return Defaults(
         zone=_zone(app),
-        misfire_grace_time=config.misfire_grace_time,
         crontab_grace_time=_cron_starting_deadline(app),
-        coalesce=config.coalesce,
-        jitter=config.jitter,
-        overlap=config.overlap,
-        requeue_lost=config.requeue_lost,
         track_runs=config.track_runs,
+        **{name: getattr(config, name) for name in INHERITED},
     )
 
 

@@ -34,20 +34,14 @@ from redisbeater.management.rows import Row, row_of, rows
 from redisbeater.management.runs.history import Recorded, late_words, lateness, outcome_words, read_recorded
 from redisbeater.management.search import SORTS, STATES, Filter, checked_states, listed_names
 from redisbeater.management.why.facts import author_words
-from redisbeater.model.fields import given_policies
+from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import ENDS, Run
-from redisbeater.times import age_words, clock_words, date_words, duration_words, relative_words
+from redisbeater.times import age_words, clock_words, date_words, relative_words
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
-
-#: The fields that are durations in seconds.
-_DURATIONS = ("misfire_grace_time", "jitter", "deadline")
-
-#: The fields that have lines of their own.
-_SHOWN_APART = ("description", "labels", "disabled_until", "skip")
 
 
 def details(row: Row, view: View, defaults: Defaults, recorded: Recorded | None = None) -> list[str]:
@@ -155,16 +149,16 @@ def _policies(row: Row, defaults: Defaults) -> Iterator[str]:
     if row.fields is None:
         return
     for name, value in given_policies(row.fields._asdict()).items():
-        if name not in _SHOWN_APART and value is not INHERIT:
+        if POLICY_FIELDS[name].group in POLICIES and value is not INHERIT:
             yield f"{name} {_policy(name, value)}"
     for name, value in inherited_policies(row.fields, defaults).items():
         yield f"{name} {_policy(name, value)} (setting)"
 
 
 def _policy(name: str, value: Any) -> str:
-    if name in _DURATIONS and isinstance(value, (int, float)) and value >= 1:
-        return duration_words(timedelta(seconds=value), units=2)
-    return value.isoformat() if isinstance(value, datetime) else "none" if value is None else str(value)
+    if isinstance(value, (int, float)) and value < 1:
+        return str(value)
+    return POLICY_FIELDS[name].kind.words(value)
 
 
 @redisbeater.command("list")

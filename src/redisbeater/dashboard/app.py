@@ -34,8 +34,7 @@ from redisbeater.dashboard.site import (
     RecentHeld,
     RecentStatus,
     Site,
-    inherited_words,
-    policy_choices,
+    form_fields,
 )
 from redisbeater.dashboard.template_environment import environment
 from redisbeater.dashboard.views import actions, editing, entries, schedule
@@ -155,8 +154,7 @@ def create_app(
         status=RecentStatus(store),
         held=RecentHeld(store),
         hub=Hub(make_store),
-        choices=policy_choices(config),
-        inherited=inherited_words(config),
+        form=form_fields(config),
     )
     page = Starlette(
         routes=[*_own_routes(site), *_page_routes(site), *(_metrics_routes(celery_app) if metrics else ())],

@@ -140,7 +140,7 @@ def _template_key(entry: RedisScheduleEntry) -> bytes | None:
     timing = _timing(entry.schedule)
     if timing is None:
         return None
-    shared: Any = (entry.task, timing, entry.options, entry.enabled, entry.timezone, given_policies(vars(entry)))
+    shared: Any = (entry.task, timing, entry.options, entry.enabled, given_policies(vars(entry)))
     try:
         return marshal.dumps(shared, 0)
     except ValueError:

@@ -13,23 +13,20 @@ from celery.schedules import crontab
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted
 from redisbeater.editing.stored_entry import load
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import DEFINED, RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked, restored
 from redisbeater.management.files.definitions import fields_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import POLICY_FIELDS, EntryFields
+from redisbeater.model.fields import FIELDS, JSON, WORDS, Duration, EntryFields, Kind, Labels, Number, Options, Time
 from redisbeater.model.options import decoded_options
 from redisbeater.model.passed_values import unknown_field
-from redisbeater.model.policies import INHERIT
 from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules import clocked, cron, rrule
 from redisbeater.schedules.crontab_text import cron_text
 from redisbeater.schedules.zones import read_zone
 from redisbeater.times import read_duration, read_time
-
-_FIELDS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS)
 
 
 def read_definition(context: Context, text: str, name: str = "") -> RedisScheduleEntry:
@@ -42,14 +39,14 @@ def read_definition(context: Context, text: str, name: str = "") -> RedisSchedul
     if not isinstance(data, dict):
         raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
     for field in data:
-        if field not in _FIELDS:
-            raise unknown_field(field, _FIELDS)
+        if field not in DEFINED:
+            raise unknown_field(field, DEFINED)
     check_not_blanked(data, "$", context.config.redact)
     of_entry = name or data.get("name")
     if not isinstance(of_entry, str) or not of_entry:
         raise InvalidEntry("$.name", "is missing; expected a text")
     definition = Definition.from_text(of_entry, text, context.codec)
-    fields = {field: getattr(definition, field) for field in _FIELDS}
+    fields = {field: getattr(definition, field) for field in DEFINED}
     return RedisScheduleEntry(**fields, app=context.app).bind(context)
 
 
@@ -59,16 +56,8 @@ SCHEDULE_WORDS = ("every", "cron", "rrule", "at", "solar")
 #: The options of a task that have words of their own.
 OPTION_WORDS = ("queue", "priority")
 
-#: What each field is when it is not set, by the names of the fields and by those of the options of the command line.
-_DEFAULTS: dict[str, Any] = {
-    "args": [], "kwargs": {}, "options": {}, "timezone": None, "start_at": None, "end_at": None, "max_runs": None,
-    "on_finish": "keep", "misfire_grace_time": INHERIT, "coalesce": INHERIT, "jitter": INHERIT, "description": "",
-    "labels": {}, "disabled_until": None, "skip": [],
-    "overlap": INHERIT, "requeue_lost": INHERIT, "anchor": "fire_time", "deadline": None, "once": False,
-    "disable_after_failures": None,
-}  # fmt: skip
-
-_FIELD_OF_WORD = {"grace": "misfire_grace_time", "label": "labels"}
+#: What fields are called besides their names.
+_FIELD_OF_WORD = {"label": "labels", **{word: field.name for word, field in WORDS.items() if field.former}}
 
 
 def default_of(word: str) -> tuple[str, Any]:
@@ -83,10 +72,10 @@ def default_of(word: str) -> tuple[str, Any]:
         return name, None
     if name in ("name", "task", "schedule", "enabled", *SCHEDULE_WORDS):
         raise InvalidEntry(f"$.{name}", "cannot be unset; every entry has it")
-    if name not in _DEFAULTS:
-        known = [*_DEFAULTS, *_FIELD_OF_WORD, *OPTION_WORDS]
+    if name not in FIELDS:
+        known = [*FIELDS, *_FIELD_OF_WORD, *OPTION_WORDS]
         raise InvalidEntry(f"$.{name}", f"is not a field that can be unset{did_you_mean(name, known)}")
-    return name, _DEFAULTS[name]
+    return name, FIELDS[name].default
 
 
 class EntryWords:
@@ -109,11 +98,13 @@ class EntryWords:
         Raises:
             InvalidEntry: a word cannot be read; the message begins with its field, and says what is accepted.
         """
-        fields = {
-            field: read(self, self._words[word], f"$.{field}")
-            for word, (field, read) in _READERS.items()
-            if word in self._words
-        }
+        fields: dict[str, Any] = {name: self._words[name] for name in ("task", "enabled") if name in self._words}
+        for word, field in WORDS.items():
+            if word in self._words:
+                text, path = self._words[word], f"$.{field.name}"
+                is_none = field.nullable and text.strip().lower() == "none"
+                read = _READERS.get(type(field.kind), EntryWords._as_it_is)
+                fields[field.name] = None if is_none else read(self, text, path)
         given = [word for word in SCHEDULE_WORDS if word in self._words]
         if len(given) > 1:
             raise InvalidEntry("$.schedule", f"expected only one of {', '.join(f'--{word}' for word in given)}")
@@ -171,9 +162,6 @@ class EntryWords:
 
     def _duration(self, text: str, path: str) -> timedelta:
         return _read_at(lambda: read_duration(text), path)
-
-    def _grace(self, text: str, path: str) -> timedelta | None:
-        return None if text.strip().lower() == "none" else self._duration(text, path)
 
     def _json(self, text: str, path: str) -> Any:
         value = json_text.from_person(text, path)
@@ -239,37 +227,18 @@ def _read_at(read: Callable[[], Any], path: str) -> Any:
         raise InvalidEntry(path, str(exc)) from exc
 
 
-#: The words, the field that each gives, and what reads it.
-_READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
-    "timezone": ("timezone", EntryWords._as_it_is),
-    "args": ("args", EntryWords._json),
-    "kwargs": ("kwargs", EntryWords._json),
-    "options": ("options", EntryWords._options),
-    "start_at": ("start_at", EntryWords._time),
-    "end_at": ("end_at", EntryWords._time),
-    "max_runs": ("max_runs", EntryWords._whole),
-    "on_finish": ("on_finish", EntryWords._as_it_is),
-    "grace": ("misfire_grace_time", EntryWords._grace),
-    "coalesce": ("coalesce", EntryWords._as_it_is),
-    "jitter": ("jitter", EntryWords._duration),
-    "description": ("description", EntryWords._as_it_is),
-    "labels": ("labels", EntryWords._labels),
-    "overlap": ("overlap", EntryWords._as_it_is),
-    "requeue_lost": ("requeue_lost", EntryWords._whole),
-    "anchor": ("anchor", EntryWords._as_it_is),
-    "deadline": ("deadline", EntryWords._duration),
-    "once": ("once", EntryWords._as_it_is),
-    "disable_after_failures": ("disable_after_failures", EntryWords._whole),
-    "enabled": ("enabled", EntryWords._as_it_is),
-    "task": ("task", EntryWords._as_it_is),
+#: What reads the texts of each kind; those of others are as they are.
+_READERS: Mapping[type[Kind], Callable[[EntryWords, Any, str], Any]] = {
+    Time: EntryWords._time,
+    Duration: EntryWords._duration,
+    Number: EntryWords._whole,
+    JSON: EntryWords._json,
+    Options: EntryWords._options,
+    Labels: EntryWords._labels,
 }
 
-
 #: The fields whose texts are JSON.
-JSON_WORDS = ("args", "kwargs", "options")
-
-#: What fields are called in files, and as options of the command line and fields of the form.
-_WORD_OF_FIELD = {"misfire_grace_time": "grace"}
+JSON_WORDS = tuple(word for word, field in WORDS.items() if isinstance(field.kind, JSON))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +270,7 @@ def form_words(context: Context, name: str) -> FormWords:
         fields["cron"] = text
     kind = next((word for word in SCHEDULE_WORDS if word in fields), "")
     fields.pop("schedule", None)
-    plain = {_WORD_OF_FIELD.get(field, field): value for field, value in fields.items()}
+    plain = {FIELDS[name].word if name in FIELDS else name: value for name, value in fields.items()}
     for word in JSON_WORDS:
         if word in plain:
             plain[word] = printable_json(redacted(plain[word], context.config.redact, in_texts=True))

@@ -29,10 +29,11 @@ from redisbeater.management.search import (
 )
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import POLICIES, POLICY_FIELDS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import application_of, file_owner
 from redisbeater.model.policies import INHERIT
-from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import RunBrief
 from redisbeater.model.skip import Skipped
 from redisbeater.redaction import redacted, redacted_text
@@ -42,7 +43,6 @@ from redisbeater.schedules.crontab_text import cron_text
 from redisbeater.schedules.description import describe_in_brief
 from redisbeater.schedules.english import zone_text
 from redisbeater.store import Snapshot
-from redisbeater.times import duration_words
 
 
 class FieldDefault(NamedTuple):
@@ -61,26 +61,14 @@ def field_defaults(definition: Definition, defaults: Defaults) -> tuple[FieldDef
 def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault]:
     if definition.timezone is None:
         yield FieldDefault("timezone", zone_text(defaults.zone) or "UTC", "the setting timezone")
-    policy = ResolvedPolicy.of(definition, defaults)
-    inherited = {
-        "misfire_grace_time": policy.grace,
-        "coalesce": policy.coalesce,
-        "jitter": policy.jitter,
-        "overlap": policy.overlap,
-        "requeue_lost": defaults.requeue_lost,
-    }
-    for name, value in inherited.items():
+    policies = {name: field for name, field in POLICY_FIELDS.items() if field.group in POLICIES}
+    for name, policy in policies.items():
         if getattr(definition, name) is INHERIT:
-            yield FieldDefault(name, _default_text(value), f"the setting redisbeater_{name}")
-    for name in ("start_at", "end_at", "max_runs", "deadline", "disable_after_failures"):
-        if getattr(definition, name) is None:
+            text = policy.kind.words(policy_value(definition, defaults, name))
+            yield FieldDefault(name, text, f"the setting redisbeater_{name}")
+    for name, policy in policies.items():
+        if policy.default is None is getattr(definition, name):
             yield FieldDefault(name, "none", "default")
-
-
-def _default_text(value: Any) -> str:
-    if isinstance(value, timedelta):
-        return duration_words(value, units=2)
-    return "none" if value is None else str(value)
 
 
 #: How many entries are kept as they were found, so that those of a first page need not be read again.

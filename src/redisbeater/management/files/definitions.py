@@ -15,7 +15,8 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.export import FileEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import POLICY_FIELDS
+from redisbeater.model.fields import FIELDS as ENTRY_FIELDS
+from redisbeater.model.fields import Duration, Time
 from redisbeater.model.options import OptionRules, decoded_options
 from redisbeater.model.passed_values import as_schedule, unknown_field
 from redisbeater.schedules import ScheduleCodec, clocked, cron, rrule
@@ -199,10 +200,11 @@ SCHEDULE_WORDS: Mapping[str, Callable[[Any, tzinfo], Any]] = {
 
 
 #: The fields of an entry in a file, besides the words of its schedule.
-FIELDS = ("task", "schedule", "args", "kwargs", "options", "enabled", "timezone", *POLICY_FIELDS)
+FIELDS = ("task", "schedule", *ENTRY_FIELDS)
 
-_DURATIONS = ("misfire_grace_time", "jitter", "deadline")
-_MOMENTS = ("start_at", "end_at", "disabled_until")
+_DURATIONS, _MOMENTS = (
+    [name for name, field in ENTRY_FIELDS.items() if isinstance(field.kind, kind)] for kind in (Duration, Time)
+)
 _MOMENTS_OF_OPTIONS = ("expires", "eta")
 
 
@@ -228,9 +230,7 @@ def fields_of(definition: Definition, codec: ScheduleCodec, zone: tzinfo) -> dic
     stored = data.pop("schedule")
     words = words_of(stored, codec, definition.zone(zone))
     others = {name: value for name, value in data.items() if name in FIELDS and not _is_default(name, value)}
-    for name in _MOMENTS:
-        if name in others:
-            others[name] = moment_text(others[name])
+    others.update({name: moment_text(value) for name, value in others.items() if name in _MOMENTS})
     if "options" in others:
         others["options"] = _with_moments(others["options"], lambda value, _: moment_text(value))
     return {"task": others.pop("task"), **words, **others}
@@ -253,12 +253,11 @@ def _values(fields: Mapping[str, Any], codec: ScheduleCodec, zone: tzinfo) -> di
             raise unknown_field(name, (*FIELDS, *SCHEDULE_WORDS))
     values = {name: fields[name] for name in FIELDS if name in fields and name != "schedule"}
     json_text.check_value(values, "$")
-    for name in _DURATIONS:
-        if name in values:
-            values[name] = duration_of(values[name], f"$.{name}")
-    for name in _MOMENTS:
-        if name in values:
-            values[name] = moment_of(values[name], f"$.{name}")
+    for name, value in values.items():
+        if name in _DURATIONS:
+            values[name] = duration_of(value, f"$.{name}")
+        elif name in _MOMENTS:
+            values[name] = moment_of(value, f"$.{name}")
     if isinstance(options := values.get("options"), dict):
         values["options"] = decoded_options(_with_moments(options, moment_of))
     zone = read_zone(values["timezone"], "$.timezone") if values.get("timezone") else zone
