@@ -125,8 +125,8 @@ class Batch:
             accepted = len(list(takewhile(is_accepted, item.messages)))
             if accepted or not item.messages:
                 sent = item.first + accepted
-                job = self.done[item.claimed.key] = item.job.first_runs(sent, look_at=self._now)
-                confirmed.append(item._replace(job=job))
+                job = self.done[item.job.claimed.key] = item.job.first_runs(sent, look_at=self._now)
+                confirmed.append(PlannedEntry(job, item.first))
                 if accepted == len(item.runs) and sent < len(item.job.plan.runs):
                     self.catch_up.append(PlannedEntry(item.job, first=sent))
             else:
@@ -201,8 +201,8 @@ def _plan_entry(
         return BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
     for _ in range(2):
         try:
-            planned = PlannedEntry(Job.planned(claimed, claim.now, context, claim.schedule_id))
-            return _with_runs(planned, claim, resources, 1, at)
+            job = Job.planned(claimed, claim.now, context, claim.schedule_id)
+            return _with_runs(job, 0, claim, resources, 1, at)
         except InvalidEntry as exc:
             error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
             broken = BrokenEntry(claimed=claimed, reason=str(exc), error=error)
@@ -214,14 +214,14 @@ def _plan_entry(
 def _catch_up(planned: PlannedEntry, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
     """Return a job with its next runs; with none if they cannot be made: the next claim begins with them."""
     try:
-        return _with_runs(planned, claim, resources, count, at)
+        return _with_runs(planned.job, planned.first, claim, resources, count, at)
     except InvalidEntry:
         return planned
 
 
-def _with_runs(planned: PlannedEntry, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
+def _with_runs(job: Job, first: int, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
     """Return a job with its next ``count`` runs."""
-    job, first, now = planned.job, planned.first, claim.server_time(at)
+    now = claim.server_time(at)
     with _MAKING_RUNS:
         runs = job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, now)
-    return planned._replace(runs=runs)
+    return PlannedEntry(job, first, runs)

@@ -228,7 +228,7 @@ class Publication:
             self._batch.pop_next()
         messages, error = self._publish_runs(planned)
         if messages or not (planned.runs or planned.first):
-            self._batch.mark_in_flight(planned._replace(messages=messages))
+            self._batch.mark_in_flight(PlannedEntry(planned.job, planned.first, planned.runs, messages))
         return None if error is None else Refusal(error=error, entry=None if planned.first else planned.claimed)
 
     def _publish_runs(self, planned: PlannedEntry) -> tuple[list[range], Exception | None]:
@@ -278,8 +278,9 @@ class Publication:
 
     def _confirm(self) -> None:
         sent = [item for item in self._batch.confirm(self._publish_batch.has_accepted) if item.job.plan.runs]
-        for name in [item.claimed.name for item in sent if item.claimed.name in self._failing]:
-            self._failures.succeeded(name)
+        for item in sent:
+            if item.claimed.name in self._failing:
+                self._failures.succeeded(item.claimed.name)
         if sent:
             self._acceptance.accepted()
             due_times = [due for item in sent for due in item.job.due_times(item.first)]
