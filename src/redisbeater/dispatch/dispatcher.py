@@ -264,19 +264,17 @@ class ClaimDispatch:
 
 
 def _commitment(job: Job) -> Commitment:
-    """Return the commitment of a job; if that fails, its next score alone, as its runs were sent."""
-    try:
-        return job.commitment()
-    except Exception:  # of the handler of a signal, it does not come again
-        return _second_commitment(job)
+    """Return the commitment of a job; if that fails, its next score alone, as its runs were sent.
 
-
-def _second_commitment(job: Job) -> Commitment:
-    try:
-        return job.commitment()
-    except Exception:
-        logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
-        return job.bare_commitment()
+    What code raises counts the second time, as when an entry is planned.
+    """
+    for is_second in (False, True):
+        try:
+            return job.commitment()
+        except Exception:
+            if is_second:
+                logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
+    return job.bare_commitment()
 
 
 def _log_skips(jobs: Iterable[Job]) -> None:
