@@ -133,7 +133,7 @@ class Broker:
         producer = self.producer
         if self._confirms is None:
             return publish_batch_of(producer)
-        self._confirms.is_one_by_one = one_by_one or self._used_at < self._one_by_one_until
+        self._confirms.is_one_by_one = one_by_one or host_seconds() < self._one_by_one_until
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def _confirm_one_by_one(self) -> None:
