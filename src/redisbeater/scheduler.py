@@ -163,8 +163,7 @@ class RedisScheduler(Scheduler):
         return delay
 
     def _pass(self) -> float:
-        if self._dispatch is not None:
-            self._finish_earlier_dispatch()
+        self._finish_earlier_dispatch()
         if self.is_served:
             self._notifier.listen()
         try:
@@ -256,7 +255,7 @@ class RedisScheduler(Scheduler):
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
                 claim = self._claim()
-                self._dispatch = self._dispatcher.dispatch(claim) if claim.entries else None
+                self._dispatch = self._dispatcher.dispatch(claim)
         except LockNotOwnedError:
             self._counts.count_claim("fenced")
             self._leadership.invalidate()
@@ -271,8 +270,8 @@ class RedisScheduler(Scheduler):
             self._heartbeat.pause(True)
             self._look_at = host_seconds() + self._pausing.began(exc, self.max_interval)
             return
-        ran_short = self._dispatch is not None and self._dispatch.publish()
-        self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=ran_short)
+        self._dispatch.publish()
+        self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
         self._dispatcher.resends.step(claim, self._leadership.token)
         self._look_at = claim.look_again_at(self.max_interval, self._dispatcher.pace.ready_at)

@@ -108,16 +108,19 @@ class ClaimDispatch:
 
     # Publish, guarded by broker, lock and lease
 
-    def publish(self) -> bool:
+    @property
+    def ran_short(self) -> bool:
+        """Whether the part of the lease in which runs are sent ended before all entries had their turn."""
+        return bool(self._batch.unsent) and host_seconds() >= self.claim.trusted_until
+
+    def publish(self) -> None:
         """Publish the claim until it is empty, the broker or the lock is lost, or the lease is about to end.
 
-        The first run of every entry comes before the second run of any. Return whether the part of the lease in which
-        runs are sent ended before all entries had their turn.
+        The first run of every entry comes before the second run of any.
         """
         self._publish_first_runs()
         if self._batch.catch_up:
             self._publish_catch_up()
-        return bool(self._batch.unsent) and host_seconds() >= self.claim.trusted_until
 
     def _publish_first_runs(self) -> None:
         size = FIRST_PUBLISH_BATCH
