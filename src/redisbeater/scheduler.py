@@ -298,11 +298,6 @@ class RedisScheduler(Scheduler):
         complete_next_line(None)  # Celery may not have logged the line
         return error
 
-    def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
-        """Send one run by Celery's own path, with prepared texts of its arguments."""
-        self._sender.prepare(entry)
-        return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
-
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Return the entry unchanged: the commit sets its next fire time, after the run was sent."""
         return entry

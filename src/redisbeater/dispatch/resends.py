@@ -10,6 +10,7 @@ from typing import Any
 
 from celery.result import denied_join_result
 
+from redisbeater.clock import host_seconds
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.resources import Resources
@@ -46,7 +47,7 @@ def facts_of_skip(name: str, skip: Skip) -> dict[str, Any]:
 
 def announce_run(run: RedisScheduleEntry, kind: str, claim: Claim) -> None:
     """Fire the signal about one run that was sent and recorded, of the kind ``schedule`` or ``resend``."""
-    now, fire_time = claim.server_time(), run.last_run_at
+    now, fire_time = claim.server_time(host_seconds()), run.last_run_at
     late = (now - (run.due_at or fire_time or now)).total_seconds()
     run_id = run.options["task_id"]
     run_dispatched.send(run.name, entry=run, run_id=run_id, fire_time=fire_time, kind=kind, late=late)

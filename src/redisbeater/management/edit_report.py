@@ -16,7 +16,6 @@ from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
-from redisbeater.model import json_text
 from redisbeater.model.fields import shown_value
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.description import describe_in_brief
@@ -50,17 +49,18 @@ class EditReport:
         """Return the report on an edit of an entry."""
         context = context.in_zone(edit.snapshot.zone)
         after, patterns = edit.to_stored_entry(), context.config.redact
+        entry = RedisScheduleEntry.of(after, context)
         before = None
         with suppress(RedisBeaterError):  # a new entry, or one that could not be read
             before = StoredEntry.from_snapshot(edit.snapshot, context.codec)
         return cls(
-            entry=RedisScheduleEntry.of(after, context),
+            entry=entry,
             changed={
                 field: (redacted_field(field, was, patterns), redacted_field(field, is_, patterns))
                 for field, (was, is_) in _changes(edit, before, after)
             },
             next_before=None if before is None else before.due_at(context.defaults),
-            next_after=after.due_at(context.defaults),
+            next_after=entry.due_at,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,10 +95,7 @@ def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:
 
 
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    if not edit.changed_fields:
-        return
-    old = json_text.from_text(edit.snapshot.definition, "$")
-    new = json_text.from_text(edit.text, "$")
+    old, new = edit.values
     for field in edit.changed_fields:
         was, is_ = old.get(field), new.get(field)
         if field == "schedule":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import accumulate, repeat
 from typing import Any, NoReturn
 
@@ -194,16 +194,3 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 _decode_unique = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=unique).decode
-
-
-def changed_fields(before: str, after: str, *, nullable: Collection[str] = ()) -> list[str]:
-    """Return the names of the fields in which two stored objects differ, in the order of the alphabet.
-
-    A field that is null is one that is missing, unless it is one of ``nullable``.
-    """
-    try:
-        old, new = from_text(before, "before"), from_text(after, "after")
-        nulls = {name for name in nullable if (name in old) != (name in new)}
-        return sorted(name for name in {**old, **new} if old.get(name) != new.get(name) or name in nulls)
-    except (InvalidEntry, TypeError):  # what another program stored may be no object
-        return []

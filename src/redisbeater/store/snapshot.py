@@ -127,7 +127,7 @@ class Change(NamedTuple):
     #: The digest of what was read; empty when there was nothing, and so are the next two.
     seen: str = ""
     planned: str = ""
-    claim_id: str = ""
+    claim: str = ""
     #: Stored whenever ``meta`` is: the last run in it, where the score follows that; empty where it does not.
     recorded_run: str = ""
     #: A line for the entry's log.
@@ -138,34 +138,20 @@ class Change(NamedTuple):
     switches: str = ""
 
     @classmethod
-    def of(
-        cls,
-        snapshot: Snapshot,
-        definition: str,
-        *,
-        score: Score | None = None,
-        meta: str = "",
-        recorded_run: str = "",
-        origin: str = "",
-        log: str = "",
-        skipped: str = "",
-        switches: str = "",
-    ) -> Change:
+    def of(cls, snapshot: Snapshot, definition: str, *, score: Score | None = None) -> Change:
         """Return the change of an entry that was read. Without a score, the entry keeps the one that it has."""
         return cls(
             name=snapshot.name,
             definition=definition,
             score=score.to_text() if score else "",
-            meta=meta,
-            recorded_run=recorded_run,
-            origin=origin,
             seen=snapshot.seen,
             planned=snapshot.planned,
-            claim_id=snapshot.claim_id,
-            log=log,
-            skipped=skipped,
-            switches=switches,
+            claim=snapshot.claim_id,
         )
+
+    def to_fields(self) -> dict[str, str]:
+        """Return it as the script takes it, without what is empty."""
+        return {field: text for field, text in self._asdict().items() if text}
 
 
 def changes_as_json(changes: Sequence[Change]) -> str:
@@ -173,22 +159,4 @@ def changes_as_json(changes: Sequence[Change]) -> str:
 
     Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
     """
-    return json.dumps([_fields(change) for change in changes], ensure_ascii=False)
-
-
-def _fields(change: Change) -> dict[str, str]:
-    fields = {
-        "name": change.name,
-        "definition": change.definition,
-        "score": change.score,
-        "meta": change.meta,
-        "recorded_run": change.recorded_run,
-        "origin": change.origin,
-        "seen": change.seen,
-        "planned": change.planned,
-        "claim": change.claim_id,
-        "log": change.log,
-        "skipped": change.skipped,
-        "switches": change.switches,
-    }
-    return {field: text for field, text in fields.items() if text}
+    return json.dumps([change.to_fields() for change in changes], ensure_ascii=False)
