@@ -65,6 +65,22 @@ def recipes() -> dict[str, list[Insertion]]:
 
 #: For each section a program, and what it prints once the recipe is followed. It can import ``_APP`` as ``proj``.
 EFFECTS = {
+    "A field of an entry": (
+        """
+        from proj import run, store
+
+        run("create", "report", "proj.report", "--every", "1h", "--weight", "3")
+        print(store.get("report").weight, "weight" in store.export().to_text())
+        run("update", "report", "--unset", "weight")
+        print(store.get("report").weight)
+        print(run("create", "other", "proj.report", "--every", "1h", "--weight", "0").splitlines()[0])
+        """,
+        """
+        3 True
+        None
+        Error: $.weight: expected a whole number, at least 1, or None, got 0
+        """,
+    ),
     "A state of a run": (
         """
         from proj import context, store
@@ -98,16 +114,55 @@ EFFECTS = {
         ['its worker celery@w1 does not renew it']
         """,
     ),
+    "A verb that changes entries or runs by name": (
+        """
+        from proj import run, store
+
+        for name in ("report", "other"):
+            store.create(name, "proj.report", 3600.0)
+        print(run("touch", "report", "other", "--note", "seen").count("touched, next run"))
+        print([line.details["note"] for line in store.log("report") if line.what == "touched"])
+        """,
+        """
+        2
+        ['seen']
+        """,
+    ),
+    "A metric": (
+        """
+        from proj import app
+        from prometheus_client import generate_latest
+        from redisbeater import RedisScheduler
+        from redisbeater.observe.metrics import create_registry
+
+        app.conf.redisbeater_http = "127.0.0.1:0"
+        parts = RedisScheduler(app)._beat
+        parts.counts.count_resent("proj.report")
+        text = generate_latest(create_registry(parts)).decode()
+        print([line.split()[1] for line in text.splitlines() if line.startswith("redisbeater_resent_total")])
+        """,
+        """
+        ['1.0']
+        """,
+    ),
 }
 
 _APP = """
+from types import SimpleNamespace
+
 from celery import Celery
+from click.testing import CliRunner
 from redisbeater import ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
 app = Celery("proj", broker="memory://")
 app.conf.update(redisbeater_redis_url={url!r}, redisbeater_key_prefix={prefix!r}, redisbeater_track_runs=True)
 context, store = Context.of(app), ScheduleStore(app)
+
+
+def run(*arguments):
+    return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app)).output
 
 
 @app.task
