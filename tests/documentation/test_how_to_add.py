@@ -134,9 +134,10 @@ EFFECTS = {
         from prometheus_client import generate_latest
         from redisbeater import RedisScheduler
         from redisbeater.observe.metrics import create_registry
+        from redisbeater.sending.counts import Meter
 
-        app.conf.redisbeater_http = "127.0.0.1:0"
         parts = RedisScheduler(app)._beat
+        parts.counts = Meter()
         parts.counts.count_resent("proj.report")
         text = generate_latest(create_registry(parts)).decode()
         print([line.split()[1] for line in text.splitlines() if line.startswith("redisbeater_resent_total")])
