@@ -178,7 +178,7 @@ def test_the_search_finds_what_reading_everything_finds(
     client.hset(f"{prefix}escaped", "definition", escaped)
     client.hset(f"{prefix}broken text", "definition", "{ shop.report")
     client.zadd(f"{prefix}:schedule", {f"{prefix}escaped": 1, f"{prefix}broken text": 1})
-    everything = store.rows(1, 200).rows
+    everything = store.views(1, 200).entries
     for text in [
         "morning", "SHOP.", "shop.o", "a/b", "ss", "k", "\\", "\\s", '"', "fi", "r&d", "<b>", "ü", "Ü", "text", "e",
         "%s",
@@ -186,7 +186,7 @@ def test_the_search_finds_what_reading_everything_finds(
     ]:  # fmt: skip
         fields = {row.name: (row.name, row.task, row.description) for row in everything}
         expected = {name for name, texts in fields.items() if any(text.casefold() in each.casefold() for each in texts)}
-        assert {row.name for row in store.rows(1, 200, text=text).rows} == expected, text
+        assert {row.name for row in store.views(1, 200, text=text).entries} == expected, text
 
 
 def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleStore) -> None:
@@ -199,7 +199,7 @@ def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleSto
             bulk.upsert(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
     assert {"\N{LATIN SMALL LETTER SHARP S}", "\N{KELVIN SIGN}", "\N{LATIN SMALL LIGATURE FFI}"} <= set(folding)
     for letter, folded in folding.items():
-        found = {row.name for row in store.rows(1, 200, text=f"(({folded}").rows}
+        found = {row.name for row in store.views(1, 200, text=f"(({folded}").entries}
         assert str(ord(letter)) in found, letter
 
 
@@ -212,13 +212,13 @@ def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, clie
     client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 100 + number for number in range(70)})
     client.hset(keys.entry("late 69"), mapping={"claim": "x", "fire_time": now - 500, "look_at": now + 20})
     client.zadd(keys.schedule, {keys.entry("late 69"): now + 20})
-    pages = [store.rows(number, 30, states="late") for number in (1, 2, 3)]
+    pages = [store.views(number, 30, states="late") for number in (1, 2, 3)]
     assert [(page.total >= 69, page.pages) for page in pages] == [(True, 3)] * 3
-    found = [row.name for page in pages for row in page.rows]
+    found = [row.name for page in pages for row in page.entries]
     assert sorted(found) == [f"late {number:02}" for number in range(70)]
     assert found[1:30] == [f"late {number:02}" for number in range(29)]
-    assert all(row.late > timedelta(seconds=1) for page in pages for row in page.rows)
-    assert store.rows(9, 30, states="late").number == 3
+    assert all(row.late > timedelta(seconds=1) for page in pages for row in page.entries)
+    assert store.views(9, 30, states="late").number == 3
 
 
 def test_the_command_serves_the_schedule_of_another_prefix(

@@ -41,7 +41,7 @@ from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, selected_names
+from redisbeater.management.search import Filter, Search
 from redisbeater.model.fields import MOST_SKIPPED
 from redisbeater.schedules.zones import read_zone
 from redisbeater.store import SAVE_PAGE, pages
@@ -81,7 +81,7 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
             raise BadInput("expected names, or one of --prefix, --task, --queue, --label and --all")
         if has_filter:
             wanted = Filter(prefix=prefix, task=task or None, queue=queue or None, labels=labels)
-            names = selected_names(Context.of(app), wanted, with_progress)
+            names = Search(Context.of(app), wanted, progress=with_progress).stored_names()
             confirm(function.__name__, names, yes)
         function(app, names, **options)
 

@@ -18,7 +18,7 @@ from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.search import EVERY, each_found
+from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
@@ -143,7 +143,7 @@ class HeldRuns:
 
 def read_held(context: Context) -> HeldRuns:
     """Return how many fire times have come and have not run, of 1,000 entries at most."""
-    found = each_found(context, EVERY, MOST_READ + 1, states={"late"}, sort="late")
+    found = Search(context, states={"late"}, sort="late").each(MOST_READ + 1)
     late = [entry.stored for entry in islice(found, MOST_READ + 1) if entry.stored is not None]
     counts = [_count(context, stored) for stored in late[:MOST_READ]]
     return HeldRuns(

@@ -10,15 +10,15 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited
+from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
-from redisbeater.management.rows import Row, RowPage, page_of_rows, row_of
 from redisbeater.management.runs.history import Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, check_sort, checked_states
+from redisbeater.management.search import Filter, Search, check_sort, checked_states
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
@@ -28,17 +28,17 @@ from redisbeater.store.records import PageKeys
 class OperatorStore(ScheduleStore):
     """The schedule of an app, with what people see of it and the texts that they write."""
 
-    def row(self, name: str, *, has_secrets: bool = False) -> Row:
-        """Return one entry as :meth:`rows` has it, with its last change; a broken one, too.
+    def view(self, name: str, *, has_secrets: bool = False) -> EntryView:
+        """Return one entry as :meth:`views` has it, with its last change; a broken one, too.
 
         With ``has_secrets`` the values that ``redisbeater_redact`` names are not blanked.
 
         Raises:
             EntryNotFound: there is none of that name.
         """
-        return row_of(self._context, name, has_secrets=has_secrets)
+        return Search(self._context).one(name, has_secrets=has_secrets)
 
-    def rows(
+    def views(
         self,
         number: int = 1,
         size: int = 50,
@@ -50,7 +50,7 @@ class OperatorStore(ScheduleStore):
         labels: Mapping[str, str] | None = None,
         states: str | Collection[str] = (),
         sort: str = "next",
-    ) -> RowPage:
+    ) -> ViewPage:
         """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
 
         Arguments:
@@ -73,7 +73,7 @@ class OperatorStore(ScheduleStore):
         for name, value in (("number", number), ("size", size)):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
-        return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
+        return Search(self._context, wanted, states=chosen, sort=sort, text=text).page(number, size)
 
     @property
     def address(self) -> str:
@@ -189,8 +189,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
 
     _kind = OperatorStore
 
-    row = Awaited(OperatorStore.row)
-    rows = Awaited(OperatorStore.rows, is_long_read=True)
+    view = Awaited(OperatorStore.view)
+    views = Awaited(OperatorStore.views, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
     is_registered = Awaited(OperatorStore.is_registered)
     held = Awaited(OperatorStore.held, is_long_read=True)

@@ -21,7 +21,7 @@ from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
-from redisbeater.management.rows import Row
+from redisbeater.management.entry_view import EntryView
 from redisbeater.times import read_time
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
@@ -148,35 +148,35 @@ async def _enable(req: PageRequest, chosen: Chosen, names: Sequence[str], work: 
 async def _disable(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
     author, until = _author(req, chosen), chosen.form["until"].strip()
     if chosen.versions:
-        await _update(req, chosen, names, work, lambda row: _disabled(req, chosen.until(row.name), row))
+        await _update(req, chosen, names, work, lambda entry: _disabled(req, chosen.until(entry.name), entry))
         return
     if not until:
         _record(work, await req.store.disable_many(names, **author))
         return
 
     async def disable(name: str) -> None:
-        row = await req.store.row(name)
-        entry = await req.store.disable(name, until=_until(req, until, row.zone), **author)
-        if row.is_enabled:
+        before = await req.store.view(name)
+        entry = await req.store.disable(name, until=_until(req, until, before.zone), **author)
+        if before.is_enabled:
             work.changed[name] = StateBefore(version=entry.version)
 
     await _each(names, work, disable)
 
 
-def _disabled(req: PageRequest, until: str, row: Row) -> dict[str, Any]:
-    moment = _until(req, until, row.zone) if until else None
+def _disabled(req: PageRequest, until: str, entry: EntryView) -> dict[str, Any]:
+    moment = _until(req, until, entry.zone) if until else None
     return {"enabled": moment is not None, "disabled_until": moment}
 
 
 async def _update(
-    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[Row], Any]
+    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[EntryView], Any]
 ) -> None:
     """Change fields of entries that nobody else has changed since they had their versions."""
 
     async def update(name: str) -> None:
-        row = await req.store.row(name)
+        entry = await req.store.view(name)
         version, author = chosen.versions[name], _author(req, chosen)
-        await req.store.update(name, if_version=version, **fields(row), **author)
+        await req.store.update(name, if_version=version, **fields(entry), **author)
 
     await _each(names, work, update)
 

@@ -6,7 +6,7 @@
 -- not read. When what was read is enough for one reply, the others are left out.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
--- KEYS[2] broken     hash: entry name -> why it is quarantined
+-- KEYS[2] broken     hash: entry name, or ':static:' and the name of a declaration -> why it is broken
 -- KEYS[3] zone       string: the zone of entries that have none of their own
 -- KEYS[4..] entries  hashes: the entries
 -- ARGV[1] prefix     text: what every entry key begins with
@@ -14,12 +14,18 @@
 -- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
 -- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is
 --      none, or {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin,
---      last_error, claim, failures: how many of its runs have failed in a row, is_broken: whether it is listed as such;
---      of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not stored is
---      left out
+--      last_error, claim, failures: how many of its runs have failed in a row; report, declaration: why it is broken,
+--      and why a declaration of its name could not be stored; of a failing one is_failing, tries, failing_since, and
+--      retry_at unless it is claimed}}; what is not stored is left out
 local schedule, broken, zone = KEYS[1], KEYS[2], KEYS[3]
 local prefix, most, enough = ARGV[1], ARGV[2], ARGV[3]
 local entries, bytes = {}, 0
+
+-- A longer report is not by beat.
+local function report_on(field)
+  local text = try('HGET', broken, field)
+  return text and string.sub(text, 1, 4096) or nil
+end
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
@@ -36,7 +42,8 @@ local function load(key)
   entry.score = is_later and entry.fire_time or score or nil
   entry.is_failing = is_later and entry.last_error ~= nil
   entry.retry_at = entry.is_failing and not entry.claim and entry.look_at or nil
-  entry.is_broken = try('HEXISTS', broken, string.sub(key, #prefix + 1)) == 1
+  entry.report = report_on(string.sub(key, #prefix + 1))
+  entry.declaration = report_on(':static:' .. string.sub(key, #prefix + 1))
   bytes = bytes + entry.size
   entry.fire_time, entry.look_at, entry.key, entry.size = nil, nil, nil, nil
   return entry
