@@ -6,7 +6,8 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import uvicorn
 from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
-from web_site import browse
+from web_site import SECRET, browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -252,3 +253,49 @@ def test_the_command_serves_the_schedule_of_another_prefix(
     assert web.get("/entry?name=here").status_code == 404
     for key in client.scan_iter(f"{other}*"):
         client.delete(key)
+
+
+@contextmanager
+def _watching(client: redis.Redis, prefix: str) -> Iterator[list[str]]:
+    """Yield the commands about a schedule that the server takes meanwhile; those of a script count with it."""
+    sent: list[str] = []
+    with client.monitor() as monitor:
+        yield sent
+        client.echo("the end")
+        for each in monitor.listen():
+            if each["command"].endswith("the end"):
+                return
+            if each["client_type"] != "lua" and (prefix in each["command"] or each["command"] == "INFO"):
+                sent.append(each["command"])
+
+
+@pytest.mark.parametrize("number", [6, 300])
+def test_the_list_of_entries_asks_redis_four_times_at_most(
+    app: Celery, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler], number: int
+) -> None:
+    with ScheduleStore(app).bulk() as bulk:
+        for place in range(number):
+            bulk.upsert(RedisScheduleEntry(f"{place:03}", "shop.report", 3600.0 + place, app=app))
+    make_scheduler(app).tick()
+    web = browse(app, headers={"X-Redisbeater": "1"})
+    web.post("/login", data={"secret": SECRET})
+    web.get("/")
+    with _watching(client, prefix) as sent:
+        text = web.get("/").text
+    assert f'data-entry="{min(number, 50) - 1:03}"' in text
+    assert "leads" in text
+    assert len(sent) <= 4, sent  # session, status, entries, runs
+
+
+def test_rows_that_are_drawn_again_are_read_together(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    names = [f"{place:02}" for place in range(20)]
+    for name in names:
+        store.create(name, "shop.report", 86_400.0)
+    web = browse(app)
+    web.get("/")
+    with _watching(client, prefix) as sent:
+        text = web.get("/", params={"name": names}, headers={"HX-Request": "true"}).text
+    assert all(f'data-entry="{name}"' in text for name in names)
+    assert len(sent) <= 4, sent  # status, entries, runs; and the log, for nobody leads

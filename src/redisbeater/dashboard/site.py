@@ -339,9 +339,8 @@ class Site:
         """Whether people log in on a page of ours."""
         return self.sessions is not None
 
-    async def clock(self, request: Request) -> Clock:
+    def clock(self, request: Request, now: datetime) -> Clock:
         """Return the present, in the zone that the reader of a page chose."""
-        now = await self.store.clock()
         choice = request.cookies.get(ZONE_COOKIE, self.time_zone)
         fixed: tzinfo | None = timezone.utc if choice == "utc" else None
         if choice == "browser":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
 from redisbeater.display import quoted
@@ -19,6 +20,7 @@ from redisbeater.management.registered import is_registered, task_names
 from redisbeater.management.runs.history import Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, Search, check_sort, checked_states
+from redisbeater.management.status import Status, read_overview
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
@@ -37,6 +39,10 @@ class OperatorStore(ScheduleStore):
             EntryNotFound: there is none of that name.
         """
         return Search(self._context).one(name, has_secrets=has_secrets)
+
+    def named(self, names: Sequence[str]) -> list[EntryView]:
+        """Return entries as :meth:`views` has them, without those that there are not."""
+        return Search(self._context).named(names)
 
     def views(
         self,
@@ -74,6 +80,10 @@ class OperatorStore(ScheduleStore):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
         return Search(self._context, wanted, states=chosen, sort=sort, text=text).page(number, size)
+
+    def overview(self) -> tuple[Status, tzinfo]:
+        """Return the status without what the server says about itself, and the zone of entries without their own."""
+        return read_overview(self._context)
 
     @property
     def address(self) -> str:
@@ -190,6 +200,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     _kind = OperatorStore
 
     view = Awaited(OperatorStore.view)
+    overview = Awaited(OperatorStore.overview)
+    named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
     is_registered = Awaited(OperatorStore.is_registered)

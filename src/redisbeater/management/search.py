@@ -217,6 +217,9 @@ class Search:
         self._progress = progress
         self._decoder = decoder or context.reader.codec
         self._seen: set[str] = set()
+        #: How many entries the schedule has, and how many reports on broken ones; None: nobody has asked yet.
+        self._total: int | None = None
+        self._reports: int | None = None
 
     def entries(self, limit: int | None = None) -> list[EntryView]:
         """Return the entries in their order; ``limit``: how many, the first ones.
@@ -229,9 +232,9 @@ class Search:
         """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
         most = None if self._sort == "last" else limit
         is_in_order = self.candidates is not None  # those that do not run come last, by their names
-        for part in self._parts():
+        for part in self._parts(most):
             number = 0
-            for entry in self.read(part, most):
+            for entry in filter(None, map(self.found, part)):
                 yield entry
                 number += self._sort == "name" or entry.next is not None or (is_in_order and entry.is_dormant)
                 if number == most:
@@ -297,13 +300,17 @@ class Search:
         Raises:
             EntryNotFound: there is none of that name.
         """
-        (found,) = self.read([name])
-        if found.exists:
-            return replace(found.checked(), changed=_last_change(self._context, name), has_secrets=has_secrets)
-        for unstored in self.unstored(()):
-            if unstored.name == name:
-                return unstored
+        for found in self.named([name]):
+            changed = _last_change(self._context, name) if found.exists else None
+            return replace(found, changed=changed, has_secrets=has_secrets)
         raise EntryNotFound(name)
+
+    def named(self, names: Sequence[str]) -> list[EntryView]:
+        """Return entries, or declarations that could not be stored; what is neither is left out."""
+        found = {entry.name: entry.checked() for entry in self.read(names) if entry.exists}
+        if len(found) < len(set(names)):
+            found = {**{entry.name: entry for entry in self.unstored(found)}, **found}
+        return [found[name] for name in names if name in found]
 
     @cached_property
     def candidates(self) -> Sequence[str] | None:
@@ -330,32 +337,29 @@ class Search:
         if self._wanted != EVERY or self._text:
             return None
         counters: Mapping[frozenset[str], Callable[[], int]] = {
-            frozenset(): contents.count,
+            frozenset(): lambda: contents.count() if self._total is None else self._total,
             frozenset({"enabled"}): lambda: max(contents.count_waiting() - failing.count(), 0),
             frozenset({"failing"}): failing.count,
             frozenset({"late"}): lambda: failing.late(LATE.total_seconds()).entries,
         }
         return counters.get(self._states)
 
-    def _parts(self) -> Iterator[Iterable[str]]:
-        """Yield the names in parts, each in the order in which its entries are to be read."""
+    def _parts(self, limit: int | None) -> Iterator[Iterable[Snapshot]]:
+        """Yield the entries in parts, each in the order in which they are to be looked at."""
         known, others, redis = self.candidates, self._states - _INDEXED, self._context.redis
         parts: list[Iterable[str]] = []
+        is_walk = known is None and self._sort != "name" and bool(others or not self._states)
         if not others or (known is not None and others == {"disabled"}):
             parts += [chain.from_iterable(pages) for pages in self._indexed()]
-        if others or not self._states:
+        if (others or not self._states) and not is_walk:
             if self._sort != "name":  # a failing one is due since the fire time that it owes; its score is its next try
-                failing = chain.from_iterable(redis.failing.names())
-                parts.append(failing if known is None else filter(frozenset(known).__contains__, failing))
-            parts.append(self._all_names() if known is None else known)
+                parts.append(filter(frozenset(known or ()).__contains__, chain.from_iterable(redis.failing.names())))
+            parts.append(self._scanned_names() if known is None else known)
         if self._sort == "name":
             parts = [sorted(set(chain.from_iterable(parts)))]
-        if self._progress is None:
-            yield from parts
-            return
-        total = redis.contents.count() if known is None else len(known)
-        for part in parts:
-            yield self._progress(part, "reading entries", total)
+        total = 0 if self._progress is None else redis.contents.count() if known is None else len(known)
+        for part in [self._walk(limit)] if is_walk else [self._loaded(part, limit) for part in parts]:
+            yield part if self._progress is None else self._progress(part, "reading entries", total)
 
     def _indexed(self) -> Iterator[Iterable[list[str]]]:
         """Yield pages of names of entries in states that Redis finds; a claimed one's score is the end of its lease."""
@@ -369,12 +373,6 @@ class Search:
         if "finished" in states:
             yield redis.contents.dormant_names()
 
-    def _all_names(self) -> Iterable[str]:
-        """Return names in the order of their scores, a page at a time; for the order of names all of them."""
-        if self._sort == "name":
-            return self._scanned_names()
-        return chain.from_iterable(self._context.redis.contents.names_by_score())
-
     def _scanned_names(self) -> list[str]:
         """Return the names with the prefix, which Redis selects: the next to run first, dormant ones at the end."""
         return self._in_order(self._context.redis.contents.scored_names(self._wanted.prefix or ""), PAGE)
@@ -385,18 +383,29 @@ class Search:
         scores = dict(chain.from_iterable(pages))
         return sorted(scores, key=lambda name: (scores[name] < 0, max(scores[name], 0), name))
 
-    def read(self, names: Iterable[str], limit: int | None = None) -> Iterator[EntryView]:
-        """Yield each wanted entry, once, in the order of the names; ``limit`` is how many will be asked for.
+    def read(self, names: Iterable[str]) -> Iterator[EntryView]:
+        """Yield each wanted entry, once, in the order of the names."""
+        return filter(None, map(self.found, self._loaded(names, None)))
+
+    def _loaded(self, names: Iterable[str], limit: int | None) -> Iterator[Snapshot]:
+        """Yield each entry once, in the order of the names; ``limit`` is how many will be asked for.
 
         Where all of the first entries are wanted, no more than those are read.
         """
         new = filter(self._is_new, names)
         size = PIECE if limit is None else min(limit, PIECE)
         while piece := list(islice(new, size)):
-            for snapshot in self._context.redis.load_many(piece):
-                if found := self.found(snapshot):
-                    yield found
+            yield from self._context.redis.load_many(piece)
             size = min(2 * size, PIECE)
+
+    def _walk(self, limit: int | None) -> Iterator[Snapshot]:
+        """Yield all entries once, the next to run first, as :meth:`_loaded` does."""
+        start: int | None = 0
+        while start is not None:
+            page = self._context.redis.load_page(start, PIECE if limit is None else min(limit, PIECE))
+            self._total, self._reports, start = page.total, page.reports, page.end
+            yield from (snapshot for snapshot in page.snapshots if self._is_new(snapshot.name))
+            yield from self._loaded(page.unread, limit)
 
     def _is_new(self, name: str) -> bool:
         if name in self._seen or not self._wanted.lets_name_through(name):
@@ -427,7 +436,7 @@ class Search:
 
     def unstored(self, seen: Collection[str]) -> Iterator[EntryView]:
         """Yield each declaration that could not be stored, unless an entry of that name was read."""
-        if not self._wanted.is_by_name or (self._states and "broken" not in self._states):
+        if not self._wanted.is_by_name or (self._states and "broken" not in self._states) or self._reports == 0:
             return
         for name, report in self._context.redis.broken.declarations().items():
             if name not in seen and self._wanted.lets_name_through(name) and self._has_text(name):

@@ -148,7 +148,7 @@ async def entries(req: PageRequest) -> Page:
     if query.state == "deleted":
         return await _deleted(req, query)
     if names := req.queries("name"):
-        named = await _named(req, names[:MOST_NAMED])
+        named = await req.store.named(names[:MOST_NAMED])
         found = ViewPage(entries=named, total=len(named), number=1, pages=1)
     else:
         found = await req.store.views(query.page, SIZE, **query.filters)
@@ -165,16 +165,6 @@ async def entries(req: PageRequest) -> Page:
         data=_data(found, runs),
         fragment="rows" if names else "content",
     )
-
-
-async def _named(req: PageRequest, names: Sequence[str]) -> list[EntryView]:
-    found = []
-    for name in names:
-        try:
-            found.append(await req.store.view(name))
-        except EntryNotFound:
-            continue
-    return found
 
 
 async def _deleted(req: PageRequest, query: EntryQuery) -> Page:

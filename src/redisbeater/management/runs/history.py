@@ -24,9 +24,6 @@ from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 logger = get_logger(__name__)
 
 
-#: So many runs can be sent before it is odd that no worker has reported one.
-UNREPORTED = 20
-
 #: What is said where no worker has reported.
 NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
 
@@ -50,14 +47,6 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
     runs = context.redis.runs
     newest = runs.history(name, 1)
     return Recorded(last=shown_run(context, newest[0]) if newest else None, counts=runs.counts(name))
-
-
-def workers_report(context: Context) -> bool:
-    """Return whether workers report runs; True also where none is expected: nothing is recorded, or little was sent."""
-    if not context.config.track_runs:
-        return True
-    runs = context.redis.runs
-    return runs.has_reported() or runs.totals().get("SENT", 0) < UNREPORTED
 
 
 #: How many runs tell how long one usually takes.
