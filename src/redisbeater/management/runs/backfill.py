@@ -157,7 +157,7 @@ def _fire_times(context: Context, stored: StoredEntry, first: datetime, last: da
     if known is None:
         return
     every = interval.every(table.schedule)
-    fire_time = known - ((known - after - _MICROSECOND) // every) * every
+    fire_time = interval.latest(table.schedule, known, after) + every
     while fire_time <= last:
         if table.includes(fire_time):
             yield fire_time
