@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
 
-from redisbeater.display import text_of
+from redisbeater.display import json_fields, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
@@ -47,14 +47,8 @@ class UpcomingRun:
 
     def as_dict(self) -> dict[str, str]:
         """Return the fields as texts, for printing and JSON."""
-        return {
-            "name": self.name,
-            "task": self.task,
-            "fire_time": self.fire_time.isoformat(),
-            "local": self.local.isoformat(),
-            "due_at": "" if self.due_at == self.fire_time else self.due_at.isoformat(),
-            "note": self.note,
-        }
+        found = json_fields(self)
+        return found if self.due_at != self.fire_time else {**found, "due_at": ""}
 
 
 def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[UpcomingRun]:

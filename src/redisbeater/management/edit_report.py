@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.editing.changes import EntryChange, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
 from redisbeater.editing.edit import Edit
@@ -67,11 +67,9 @@ class EditReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        return {
-            "name": self.entry.name,
-            "changed": {field: list(values) for field, values in self.changed.items()},
-            "next": [moment and moment.isoformat() for moment in (self.next_before, self.next_after)],
-        }
+        return json_form(
+            {"name": self.entry.name, "changed": self.changed, "next": (self.next_before, self.next_after)}
+        )
 
 
 def edit_entry(app: Celery, change: EntryChange, *, dry_run: bool) -> EditReport:

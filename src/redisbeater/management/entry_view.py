@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from celery.schedules import crontab
 
 from redisbeater.context import Context
-from redisbeater.display import printable_json, text_of
+from redisbeater.display import json_form, printable_json, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
@@ -313,15 +313,15 @@ class EntryView:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as a JSON object in a listing."""
-        return {name: _iso(getattr(self, name)) for name in LISTED}
+        return {name: json_form(getattr(self, name)) for name in LISTED}
 
     def details(self) -> dict[str, Any]:
         """Return all that JSON has of the entry."""
         return {
             **self.as_dict(),
-            **{name: _iso(getattr(self, name)) for name in DETAILS},
+            **{name: json_form(getattr(self, name)) for name in DETAILS},
             "changed": self.changed
-            and {"what": self.changed.what, "at": _iso(self.changed.last), **self.changed.details},
+            and {"what": self.changed.what, "at": json_form(self.changed.last), **self.changed.details},
             "definition": self.parsed_definition,
         }
 
@@ -333,14 +333,6 @@ class EntryView:
     @cached_property
     def _policy(self) -> ResolvedPolicy | None:
         return ResolvedPolicy.of(self.stored.definition, self._zoned.defaults) if self.stored else None
-
-
-def _iso(value: Any) -> Any:
-    if isinstance(value, timedelta):
-        return round(value.total_seconds(), 3)
-    if isinstance(value, tuple):
-        return [_iso(item) for item in value]
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any, Literal, TypeVar
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import json_fields, json_form, shown
 from redisbeater.exceptions import StoreError
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, pause_of, warning_of_lock
 from redisbeater.management.runs.history import NO_REPORTS
@@ -64,7 +64,7 @@ class LastHour:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {**vars(self), "since": self.since.isoformat()}
+        return json_fields(self)
 
 
 def read_last_hour(context: Context, now: datetime) -> LastHour:
@@ -194,7 +194,7 @@ class Server:
             "append_only_file": facts.has_log,
             "fsync": facts.fsync,
             "snapshots": facts.has_snapshots,
-            "last_snapshot": facts.last_snapshot and facts.last_snapshot.isoformat(),
+            "last_snapshot": json_form(facts.last_snapshot),
             "unsaved_changes": facts.unsaved,
             "problems": list(facts.problems),
             "clock_offset_ms": self.clock_offset_ms,
@@ -274,23 +274,24 @@ class Status:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "now": self.now.isoformat(),
+        found = {
+            "now": self.now,
             **{name: getattr(self, name) for name in ("address", "prefix", "id", "entries", "broken", "failing")},
             "leader": self.lock,
-            "lock_timeout": self.lock_timeout and self.lock_timeout.total_seconds(),
-            "lock_left": None if self.lock_left is None else self.lock_left.total_seconds(),
+            "lock_timeout": self.lock_timeout,
+            "lock_left": self.lock_left,
             "lock_warning": self.lock_warning,
             "due": self.due,
-            "oldest_late": round(self.oldest.total_seconds(), 3),
+            "oldest_late": self.oldest,
             "oldest_name": self.oldest_name,
-            "paused": self.pause and self.pause.as_dict(),
+            "paused": self.pause,
             "refusal": self.refusal,
             "workers_report": self.workers_report,
-            "beats": [beat.as_dict() for beat in self.beats],
-            "redis": self.server and self.server.as_dict(),
-            "last_hour": self.last_hour and self.last_hour.as_dict(),
+            "beats": self.beats,
+            "redis": self.server,
+            "last_hour": self.last_hour,
         }
+        return json_form(found)
 
 
 def read_status(context: Context, *, details: bool = False) -> Status:
@@ -398,9 +399,8 @@ class Health:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        status = self.status.as_dict() if self.status else None
-        found = {"problems": list(self.problems), "failed": list(self.failed)}
-        return {"healthy": self.is_healthy, **found, "status": status}
+        found = {"problems": self.problems, "failed": self.failed, "status": self.status}
+        return json_form({"healthy": self.is_healthy, **found})
 
 
 def check_health(context: Context, terms: HealthLimits, timeout: float) -> Health:

@@ -43,7 +43,7 @@ async def entry(req: PageRequest) -> Page:
     history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
     data = {
         **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
-        "why": answer.as_dict(),
+        "why": answer,
         "history": [item_dict(item) for item in history.items],
         **({"errors": query.problems} if query.problems else {}),
     }  # fmt: skip
@@ -124,7 +124,7 @@ async def why(req: PageRequest) -> Page:
     answer = await req.store.why(name, moment)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
-    data = {"error": problem, "field": "at"} if problem else answer.as_dict()
+    data = {"error": problem, "field": "at"} if problem else answer
     return Page(template="why.html", values=values, data=data, fragment="content", status=status)
 
 

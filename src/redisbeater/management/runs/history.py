@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, quoted
+from redisbeater.display import did_you_mean, json_form, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run
@@ -37,7 +37,7 @@ class Recorded:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"last_run": self.last and self.last.as_dict(), "counts": vars(self.counts)}
+        return json_form({"last_run": self.last, "counts": self.counts})
 
 
 def read_recorded(context: Context, name: str) -> Recorded | None:
@@ -164,10 +164,7 @@ class HistoryPage:
 
 def item_dict(item: Run | LogLine) -> dict[str, object]:
     """Return a run or a log line as a JSON object."""
-    if isinstance(item, Run):
-        return {"type": "run", **item.as_dict()}
-    times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
-    return {"type": "log", "what": item.what, "count": item.count, **times, "details": dict(item.details)}
+    return {"type": "run" if isinstance(item, Run) else "log", **json_form(item)}
 
 
 def read_history(

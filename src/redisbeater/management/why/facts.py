@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import json_fields, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.blanking import redacted_line, shown_run
@@ -25,8 +25,8 @@ from redisbeater.times import EPOCH, clock_words, from_iso, relative_words
 class Evidence:
     """One fact behind an answer; ``at`` is when it happened, aware UTC, or None."""
 
-    text: str
     at: datetime | None = None
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +52,7 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON; times are ISO 8601, UTC."""
-        return {
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-            "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
-            "advice": self.advice,
-        }
+        return json_fields(self)
 
 
 #: The most lines of a log that are shown as evidence.
