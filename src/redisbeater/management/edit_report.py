@@ -26,9 +26,6 @@ from redisbeater.schedules.description import describe_in_brief
 #: Characters of a value before or after a change that are shown.
 MOST_VALUE = 80
 
-#: Fields whose changes are shown key by key.
-_OBJECTS = ("kwargs", "options")
-
 
 @dataclass(frozen=True, kw_only=True)
 class EditReport:
@@ -59,7 +56,7 @@ class EditReport:
             entry=RedisScheduleEntry.of(after, app),
             changed={
                 field: (redacted_field(field, was, patterns), redacted_field(field, is_, patterns))
-                for field, (was, is_) in _changes(edit, before, after)
+                for field, was, is_ in _changes(edit, before, after)
             },
             next_before=None if before is None else before.due_at(context.defaults),
             next_after=after.due_at(context.defaults),
@@ -94,25 +91,16 @@ def draft(entry: RedisScheduleEntry) -> RedisScheduleEntry:
     return RedisScheduleEntry.of(preview(context, change), entry.app)
 
 
-def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, Any, Any]]:
     if not edit.changed_fields:
         return
     old = json_text.from_text(edit.snapshot.definition, "$")
     new = json_text.from_text(edit.text, "$")
     for field in edit.changed_fields:
-        was, is_ = old.get(field), new.get(field)
         if field == "schedule":
-            yield field, (before and _words(before), _words(after))
-        elif field in _OBJECTS and isinstance(was, dict) and isinstance(is_, dict):
-            yield from _changes_by_key(field, was, is_)
+            yield field, before and _words(before), _words(after)
         else:
-            yield field, (shown_value(old, field), shown_value(new, field))
-
-
-def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for key in {**was, **is_}:
-        if was.get(key) != is_.get(key):
-            yield f"{field}.{key}", (was.get(key), is_.get(key))
+            yield from json_text.changed_parts(field, shown_value(old, field), shown_value(new, field))
 
 
 def _words(stored: StoredEntry) -> str:

@@ -207,3 +207,11 @@ def changed_fields(before: str, after: str, *, nullable: Collection[str] = ()) -
         return sorted(name for name in {**old, **new} if old.get(name) != new.get(name) or name in nulls)
     except (InvalidEntry, TypeError):  # what another program stored may be no object
         return []
+
+
+def changed_parts(field: str, before: Any, after: Any) -> list[tuple[str, Any, Any]]:
+    """Return the parts of a field that have changed, each with its values: arguments and options by name one by one."""
+    if field not in ("kwargs", "options") or not (isinstance(before, dict) and isinstance(after, dict)):
+        return [(field, before, after)]
+    values = ((key, before.get(key), after.get(key)) for key in {**before, **after})
+    return [(f"{field}.{key}", was, is_) for key, was, is_ in values if canonical(was) != canonical(is_)]
