@@ -17,7 +17,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import application_of, file_owner
+from redisbeater.model.meta import Failing, application_of, file_owner
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import RunBrief
@@ -227,17 +227,17 @@ class EntryView:
     @property
     def tries(self) -> int:
         """How often its run could not be sent, if it is failing."""
-        return self.stored.failing.tries if self.stored and self.stored.failing else 0
+        return self._failing.tries if self._failing else 0
 
     @property
     def failing_since(self) -> datetime | None:
         """Since when its run cannot be sent."""
-        return self.stored.failing.since if self.stored and self.stored.failing else None
+        return self._failing.since if self._failing else None
 
     @property
     def retry_at(self) -> datetime | None:
         """When beat tries again to send its run."""
-        return self.stored.failing.retry_at if self.stored and self.stored.failing else None
+        return self._failing.retry_at if self._failing else None
 
     @property
     def origin(self) -> str:
@@ -329,6 +329,10 @@ class EntryView:
     def _zoned(self) -> Context:
         """The context in the zone that is stored for entries without their own."""
         return self.context.in_zone(self.stored.zone) if self.stored else self.context
+
+    @property
+    def _failing(self) -> Failing | None:
+        return self.stored.failing if self.stored else None
 
     @cached_property
     def _policy(self) -> ResolvedPolicy | None:

@@ -150,7 +150,7 @@ class Measured:
             overdue=int(reply["overdue"]),
             oldest_overdue=oldest.total_seconds() if oldest else 0.0,
             oldest_key=reply["oldest_key"],
-            pause=(reply["pause"], _seconds(reply["pause_left"])) if reply["pause"] else None,
+            pause=(reply["pause"], _seconds(reply["pause_left"])) if "pause" in reply else None,
             lock=(reply["lock"], _seconds(reply["lock_left"])),
             zone=reply["zone"],
             id=reply["id"],

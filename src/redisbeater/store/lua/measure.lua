@@ -15,9 +15,9 @@
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
 --      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
 --      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
---      beats: the lines, totals: names and counts, as HSCAN returns them, up to about 1,000; pause, lock, zone, id: the
---      texts, '' without one, pause_left, lock_left: milliseconds, as PTTL returns them}; a key of another type counts
---      as empty
+--      beats: the lines, totals: names and counts, as HSCAN returns them, up to about 1,000; lock, zone, id: the texts,
+--      '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL returns
+--      them}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
@@ -42,7 +42,7 @@ return cjson.encode({
   overdue = overdue,
   oldest = oldest,
   oldest_key = oldest_key,
-  pause = try('GET', pause) or '',
+  pause = try('GET', pause) or nil,
   pause_left = redis.call('PTTL', pause),
   lock = try('GET', lock) or '',
   lock_left = redis.call('PTTL', lock),
