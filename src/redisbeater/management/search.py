@@ -421,18 +421,18 @@ class Search:
         return found if "late" in self._states and found.late >= LATE else None
 
     def _found(self, snapshot: Snapshot) -> EntryView | None:
-        found, error = EntryView(context=self._context, name=snapshot.name, snapshot=snapshot), ""
+        name, error = snapshot.name, ""
         if snapshot.exists:
             try:
                 stored = StoredEntry.from_snapshot(snapshot, self._decoder)
-                if not self._is_wanted(found.name, stored):
+                if not self._is_wanted(name, stored):
                     return None
                 due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
-                return replace(found, stored=stored, next=due_at)
+                return EntryView(context=self._context, name=name, snapshot=snapshot, stored=stored, next=due_at)
             except Exception as exc:  # a custom schedule is the application's code, and must not hide the others
                 error = text_of(exc)
-        is_wanted = self._wanted.is_by_name and self._has_text(found.name)
-        return replace(found, error=error) if is_wanted else None
+        is_wanted = self._wanted.is_by_name and self._has_text(name)
+        return EntryView(context=self._context, name=name, snapshot=snapshot, error=error) if is_wanted else None
 
     def unstored(self, seen: Collection[str]) -> Iterator[EntryView]:
         """Yield each declaration that could not be stored, unless an entry of that name was read."""
