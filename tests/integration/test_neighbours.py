@@ -197,7 +197,7 @@ def test_the_list_of_failing_entries_clears_nothing_in_the_entry_of_another_sche
 
 VERBS: dict[str, Callable[[ScheduleStore], object]] = {
     "get": lambda store: store.get("b:foo"),
-    "row": lambda store: store.row("b:foo"),
+    "view": lambda store: store.view("b:foo"),
     "upcoming": lambda store: store.upcoming("b:foo"),
     "create": lambda store: store.create("b:foo", "proj.steal", 1),
     "upsert": lambda store: store.upsert(RedisScheduleEntry("b:foo", "proj.steal", 1)),

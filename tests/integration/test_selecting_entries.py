@@ -138,7 +138,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
     for sort in everything:
         shown = names("--sort", sort)
         assert [name for name in shown if name != "odd"] == [entry.name for entry in store.list(sort=sort)]
-        assert [row.name for row in store.rows(sort=sort).rows] == shown
+        assert [row.name for row in store.views(sort=sort).entries] == shown
         walked, cursor = listed(sort=sort, limit=2), store.list(sort=sort, limit=2).cursor
         while cursor is not None:
             walked += listed(sort=sort, limit=2, cursor=cursor)
@@ -162,7 +162,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
         with pytest.raises(ValueError, match=problem):
             store.list(**arguments)
     with pytest.raises(ValueError, match="did you mean 'name'"):
-        store.rows(sort="naem")
+        store.views(sort="naem")
 
 
 @pytest.mark.parametrize(

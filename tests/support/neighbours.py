@@ -61,7 +61,7 @@ VERBS: dict[str, Verb] = {
     "enable many": lambda store, name, other: store.enable_many([name, other]),
     "retry": lambda store, name, _: store.retry(name),
     "restart": lambda store, name, _: [store.restart(run.id) for run in store.runs(name, 1)],
-    "look at all": lambda store, _, __: (store.rows(), store.history(), store.deleted()),
+    "look at all": lambda store, _, __: (store.views(), store.history(), store.deleted()),
     "look": lambda store, name, _: (store.runs(name), store.run_counts(name), store.log(name), store.why(name)),
 }
 OTHERS = ["beat", "another language", "lost member", "lost schedule"]

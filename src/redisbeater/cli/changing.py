@@ -43,7 +43,7 @@ from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, selected_names
+from redisbeater.management.search import Filter, Search
 from redisbeater.management.verbs import Verb
 from redisbeater.model.fields import MOST_SKIPPED
 from redisbeater.schedules.zones import read_zone
@@ -84,7 +84,7 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
             raise BadInput("expected names, or one of --prefix, --task, --queue, --label and --all")
         if has_filter:
             wanted = Filter(prefix=prefix, task=task or None, queue=queue or None, labels=labels)
-            names = selected_names(Context.of(app), wanted, with_progress)
+            names = Search(Context.of(app), wanted, progress=with_progress).stored_names()
             confirm(str(click.get_current_context().info_name), names, yes)
         function(app, names, **options)
 

@@ -15,7 +15,7 @@ from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, authored, command, print_lines, redisbeater
 from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import Progress, with_progress
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
@@ -227,10 +227,7 @@ def _as_dict(entry: ImportedEntry) -> dict[str, Any]:
     return {
         **data,
         "compared": found.compared,
-        "until": found.until and found.until.isoformat(),
+        "until": json_form(found.until),
         "problem": found.problem,
-        "differences": [
-            {"more": each.more, "fewer": each.fewer, "reason": each.reason, "first": each.first.isoformat()}
-            for each in found.differences
-        ],
+        "differences": json_form(found.differences),
     }

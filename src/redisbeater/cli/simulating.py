@@ -25,7 +25,7 @@ from redisbeater.cli.group import (
     times,
 )
 from redisbeater.cli.terminal import Progress
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
 from redisbeater.schedules.english import zone_text
@@ -106,22 +106,8 @@ def simulate(
 
 
 def _as_dict(found: Simulation, per: str) -> dict[str, Any]:
-    return {
-        "start": found.start.isoformat(),
-        "end": found.end.isoformat(),
-        "runs": found.runs,
-        "is_at_least": found.is_at_least,
-        "entries": found.entries,
-        "busiest_minute": _peak(found.busiest_minute),
-        "busiest_second": _peak(found.busiest_second),
-        "peak": dict(found.peak),
-        "per": per,
-        "counts": [_peak(each) for each in found.counts(per)],
-    }
-
-
-def _peak(peak: Peak | None) -> dict[str, Any] | None:
-    return None if peak is None else {"at": peak.at.isoformat(), "runs": peak.runs}
+    names = ("start", "end", "runs", "is_at_least", "entries", "busiest_minute", "busiest_second", "peak")
+    return json_form({**{name: getattr(found, name) for name in names}, "per": per, "counts": found.counts(per)})
 
 
 def _simulation_lines(found: Simulation, per: str, now: datetime) -> Iterator[str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timezone, tzinfo
+from datetime import datetime, timezone, tzinfo
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
@@ -26,6 +26,7 @@ from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
+from redisbeater.display import json_form
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
@@ -354,9 +355,8 @@ class Site:
         """Whether people log in on a page of ours."""
         return self.sessions is not None
 
-    async def clock(self, request: Request) -> Clock:
+    def clock(self, request: Request, now: datetime) -> Clock:
         """Return the present, in the zone that the reader of a page chose."""
-        now = await self.store.clock()
         choice = request.cookies.get(ZONE_COOKIE, self.time_zone)
         fixed: tzinfo | None = timezone.utc if choice == "utc" else None
         if choice == "browser":
@@ -401,10 +401,4 @@ class JSONAnswer(Response):
 
     def render(self, content: Any) -> bytes:
         """Return the bytes of a value."""
-        return json.dumps(content, default=_as_json, separators=(",", ":")).encode("utf-8", "backslashreplace")
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is no JSON")
+        return json.dumps(content, default=json_form, separators=(",", ":")).encode("utf-8", "backslashreplace")

@@ -9,22 +9,20 @@ from datetime import datetime
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.editing.changes import EntryChange, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
+from redisbeater.model import json_text
 from redisbeater.model.fields import shown_value
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.description import describe_in_brief
 
 #: Characters of a value before or after a change that are shown.
 MOST_VALUE = 80
-
-#: Fields whose changes are shown key by key.
-_OBJECTS = ("kwargs", "options")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,7 @@ class EditReport:
             entry=entry,
             changed={
                 field: (redacted_field(field, was, patterns), redacted_field(field, is_, patterns))
-                for field, (was, is_) in _changes(edit, before, after)
+                for field, was, is_ in _changes(edit, before, after)
             },
             next_before=None if before is None else before.due_at(context.defaults),
             next_after=entry.due_at,
@@ -65,11 +63,9 @@ class EditReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        return {
-            "name": self.entry.name,
-            "changed": {field: list(values) for field, values in self.changed.items()},
-            "next": [moment and moment.isoformat() for moment in (self.next_before, self.next_after)],
-        }
+        return json_form(
+            {"name": self.entry.name, "changed": self.changed, "next": (self.next_before, self.next_after)}
+        )
 
 
 def edit_entry(context: Context, change: EntryChange, *, dry_run: bool) -> EditReport:
@@ -94,22 +90,13 @@ def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:
     return RedisScheduleEntry.of(preview(context, change), context)
 
 
-def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, Any, Any]]:
     old, new = edit.values
     for field in edit.changed_fields:
-        was, is_ = old.get(field), new.get(field)
         if field == "schedule":
-            yield field, (before and _words(before), _words(after))
-        elif field in _OBJECTS and isinstance(was, dict) and isinstance(is_, dict):
-            yield from _changes_by_key(field, was, is_)
+            yield field, before and _words(before), _words(after)
         else:
-            yield field, (shown_value(old, field), shown_value(new, field))
-
-
-def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for key in {**was, **is_}:
-        if was.get(key) != is_.get(key):
-            yield f"{field}.{key}", (was.get(key), is_.get(key))
+            yield from json_text.changed_parts(field, shown_value(old, field), shown_value(new, field))
 
 
 def _words(stored: StoredEntry) -> str:

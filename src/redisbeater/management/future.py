@@ -18,7 +18,7 @@ from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.search import EVERY, each_found
+from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
@@ -79,17 +79,16 @@ class FutureRuns(NamedTuple):
         moment: datetime | None = self.first
         if self.first < start and self.runs_left is None:
             newest = timetable.newest(self.first, start)
-            moment = policy.kept(newest if newest >= start else timetable.next(newest))
+            moment = newest if newest >= start else timetable.next(newest)
         if type(timetable.schedule) is schedule and interval.counts_from_last(timetable.schedule) and not policy.skip:
             every = interval.every(timetable.schedule)
             while moment is not None and moment < end and not timetable.is_past_end(moment):
                 yield moment
                 moment += every
             return
-        while moment is not None and moment < end:
-            yield moment
+        for fire_time in takewhile(lambda each: each < end, policy.kept_from(moment)):
+            yield fire_time
             timetable.known.clear()
-            moment = policy.kept(timetable.next(moment))
 
 
 def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:
@@ -143,7 +142,7 @@ class HeldRuns:
 
 def read_held(context: Context) -> HeldRuns:
     """Return how many fire times have come and have not run, of 1,000 entries at most."""
-    found = each_found(context, EVERY, MOST_READ + 1, states={"late"}, sort="late")
+    found = Search(context, states={"late"}, sort="late").each(MOST_READ + 1)
     late = [entry.stored for entry in islice(found, MOST_READ + 1) if entry.stored is not None]
     counts = [_count(context, stored) for stored in late[:MOST_READ]]
     return HeldRuns(
@@ -211,10 +210,8 @@ def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
 
 
 def _affected(definition: Definition, timetable: Timetable, start: datetime, end: datetime) -> UpcomingRun | None:
-    fire_time, zone = timetable.next(start), timetable.local_zone
-    for _ in range(MOST_FIRE_TIMES):
-        if fire_time is None or fire_time > end:
-            return None
+    zone = timetable.local_zone
+    for fire_time in islice(timetable.between(start, end), MOST_FIRE_TIMES):
         if note := clock_change_note(timetable.schedule, zone, fire_time):
             instant = fire_time.astimezone(timezone.utc)
             return UpcomingRun(
@@ -225,7 +222,6 @@ def _affected(definition: Definition, timetable: Timetable, start: datetime, end
                 due_at=instant,
                 note=note,
             )
-        fire_time = timetable.next(fire_time)
     return None
 
 

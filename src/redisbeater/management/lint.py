@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import json_fields, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry
@@ -247,12 +247,7 @@ class Preview:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "schedule": self.schedule,
-            "runs": [run.as_dict() for run in self.runs],
-            "findings": [vars(finding) for finding in self.findings],
-            "problem": self.problem,
-        }
+        return json_fields(self)
 
 
 def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Preview:

@@ -18,7 +18,7 @@ from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Changes
 from redisbeater.management.future import FutureRuns, course_of, new_course
-from redisbeater.management.search import Filter, search
+from redisbeater.management.search import Filter, Search
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.store import pages
@@ -329,7 +329,7 @@ def _courses(context: Context, entries: Iterable[StoredEntry]) -> Iterator[Futur
 
 def _found(context: Context, wanted: Filter, states: Collection[str], text: str) -> Iterator[StoredEntry]:
     """Yield the entries in states, or with a text, that are not quarantined."""
-    for found in search(context, wanted, states=states, text=text):
+    for found in Search(context, wanted, states=states, text=text).entries():
         if found.stored is not None and found.state != "broken":
             yield found.stored
 

@@ -194,3 +194,11 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 _decode_unique = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=unique).decode
+
+
+def changed_parts(field: str, before: Any, after: Any) -> list[tuple[str, Any, Any]]:
+    """Return the parts of a field that have changed, each with its values: arguments and options by name one by one."""
+    if field not in ("kwargs", "options") or not (isinstance(before, dict) and isinstance(after, dict)):
+        return [(field, before, after)]
+    values = ((key, before.get(key), after.get(key)) for key in {**before, **after})
+    return [(f"{field}.{key}", was, is_) for key, was, is_ in values if canonical(was) != canonical(is_)]

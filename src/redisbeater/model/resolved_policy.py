@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
@@ -121,6 +122,13 @@ class ResolvedPolicy(NamedTuple):
         while fire_time is not None and fire_time in self.skip:
             fire_time = self.timetable.next(fire_time)
         return fire_time
+
+    def kept_from(self, fire_time: datetime | None) -> Iterator[datetime]:
+        """Yield a fire time and those after it, each found when it is asked for, without those that are left out."""
+        following = self.kept(fire_time)
+        while following is not None:
+            yield following
+            following = self.kept(self.timetable.next(following))
 
     def is_spent(self, run_count: int) -> bool:
         """Tell whether the entry has had all runs that ``max_runs`` allows."""

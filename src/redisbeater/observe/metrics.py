@@ -324,7 +324,7 @@ class _Schedule(Collector):
         yield self._family("entries", _by_one(states))
         yield self._family("overdue_entries", {(): measured.overdue})
         yield self._family("oldest_overdue_seconds", {(): measured.oldest_overdue})
-        yield self._family("paused", {(): measured.paused})
+        yield self._family("paused", {(): measured.pause is not None})
         lines = (BeatLine.from_text(token, text) for token, text in measured.beats.items())
         roles = [line.role for line in lines if line is not None]
         yield self._family("beats", {(role,): roles.count(role) for role in ROLES})

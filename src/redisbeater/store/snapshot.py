@@ -60,7 +60,9 @@ class Snapshot:
     #: How many of its runs have failed in a row, where runs are tracked; empty when the last one has not.
     failures: str = ""
     claim_id: str = ""
-    is_broken: bool = False
+    #: Why it is broken, and why a declaration of its name could not be stored, as JSON; None: neither is reported.
+    report: str | None = None
+    declaration: str | None = None
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
     recorded_run: str = ""
     #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
@@ -88,7 +90,8 @@ class Snapshot:
             planned=score,
             failures=fields.get("failures", ""),
             claim_id=fields.get("claim", ""),
-            is_broken=fields.get("is_broken", False),
+            report=fields.get("report"),
+            declaration=fields.get("declaration"),
             recorded_run=fields.get("recorded_run", ""),
             oversized_bytes=int(fields.get("oversized", 0)),
             zone=zone,
@@ -105,6 +108,11 @@ class Snapshot:
         if self.oversized_bytes:
             return f"oversized {self.oversized_bytes}"
         return digest(self.definition, self.meta, self.recorded_run)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is listed as broken."""
+        return self.report is not None
 
     @property
     def is_claimed(self) -> bool:

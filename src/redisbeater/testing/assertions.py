@@ -146,11 +146,8 @@ def _has_schedule(definition: Definition, wanted: BaseSchedule | None) -> bool:
 
 
 def _fire_times(policy: ResolvedPolicy, since: datetime) -> Iterator[datetime]:
-    """Yield the fire times at which an entry runs, from an instant on."""
-    following = policy.kept(_first(policy.timetable, since)) if policy.enabled else None
-    while following is not None:
-        yield following
-        following = policy.kept(policy.timetable.next(following))
+    """Return the fire times at which an entry runs, from an instant on."""
+    return policy.kept_from(_first(policy.timetable, since) if policy.enabled else None)
 
 
 def _first(timetable: Timetable, since: datetime) -> datetime | None:

@@ -22,7 +22,7 @@ from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
-from redisbeater.management.rows import Row
+from redisbeater.management.entry_view import EntryView
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.times import read_time
 
@@ -152,29 +152,29 @@ async def _switch(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[
         return
 
     async def disable(name: str) -> None:
-        row = await req.store.row(name)
-        entry = await req.store.disable(name, until=_until(req, until, row.zone), **_author(req, chosen))
-        if row.is_enabled:
+        before = await req.store.view(name)
+        entry = await req.store.disable(name, until=_until(req, until, before.zone), **_author(req, chosen))
+        if before.is_enabled:
             work.changed[name] = StateBefore(version=entry.version)
 
     await _each(names, work, disable)
 
 
-def _switched(verb: Verb, req: PageRequest, chosen: Chosen, row: Row) -> dict[str, Any]:
-    until = chosen.until(row.name) if verb.name == "disable" else ""
-    moment = _until(req, until, row.zone) if until else None
+def _switched(verb: Verb, req: PageRequest, chosen: Chosen, entry: EntryView) -> dict[str, Any]:
+    until = chosen.until(entry.name) if verb.name == "disable" else ""
+    moment = _until(req, until, entry.zone) if until else None
     return {"enabled": verb.name == "enable" or moment is not None, "disabled_until": moment}
 
 
 async def _update(
-    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[Row], Any]
+    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[EntryView], Any]
 ) -> None:
     """Change fields of entries that nobody else has changed since they had their versions."""
 
     async def update(name: str) -> None:
-        row = await req.store.row(name)
+        entry = await req.store.view(name)
         version, author = chosen.versions[name], _author(req, chosen)
-        await req.store.update(name, if_version=version, **fields(row), **author)
+        await req.store.update(name, if_version=version, **fields(entry), **author)
 
     await _each(names, work, update)
 

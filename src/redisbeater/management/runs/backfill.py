@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import json_fields, quoted
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.exceptions import RunActive, StoreError, WrongType
@@ -59,12 +59,7 @@ class Backfill:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "name": self.name,
-            "fire_times": [each.isoformat() for each in self.fire_times],
-            "done": [each.isoformat() for each in sorted(self.done)],
-            "sent": {each.isoformat(): run_id for each, run_id in self.sent.items()},
-        }
+        return json_fields(self)
 
 
 def plan_backfill(context: Context, name: str, start: datetime, end: datetime) -> Backfill:
@@ -157,7 +152,7 @@ def _fire_times(context: Context, stored: StoredEntry, first: datetime, last: da
     if known is None:
         return
     every = interval.every(table.schedule)
-    fire_time = known - ((known - after - _MICROSECOND) // every) * every
+    fire_time = interval.latest(table.schedule, known, after) + every
     while fire_time <= last:
         if table.includes(fire_time):
             yield fire_time

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.display import quoted, shown
+from redisbeater.display import json_fields, quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, RunNotFound, StoreError
@@ -53,7 +53,7 @@ class Stopped:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"outcome": self.outcome, "sentence": self.sentence, "run": self.run.as_dict()}
+        return json_fields(self)
 
 
 def stop_run(context: Context, run_id: str, author: Author) -> Stopped:

@@ -316,8 +316,8 @@ class _Case:
         if not interval.counts_from_last(policy.timetable.schedule):
             return policy.timetable.next(moment)
         known = stored.fire_time(policy) or stored.meta.last_run_at
-        every = interval.every(policy.timetable.schedule)
-        return known and known - ((known - moment - _MICROSECOND) // every) * every
+        grid = policy.timetable.schedule
+        return known and interval.latest(grid, known, moment) + interval.every(grid)
 
     def _moved(self) -> datetime | None:
         """Return the fire time that a change of the clocks has moved from a local time that did not exist."""

@@ -8,16 +8,22 @@
 -- KEYS[6] active    sorted set: run key -> lease end
 -- KEYS[7] resend    sorted set: run key -> when a beat is to send it
 -- KEYS[8] totals    hash: what became of runs -> how often
+-- KEYS[9] lock      string: token of the beat that holds it
+-- KEYS[10] zone     string: the zone of entries that have none of their own
+-- KEYS[11] id       string: identity of the schedule
 -- ARGV[1] most      number of failing entries that are looked at
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
---      overdue: how many entries wait for a time that has passed, oldest: the earliest of these times, '' without one,
---      now: the server's time, paused: whether it is, active, resend: how many runs there are, beats: the lines,
---      totals: names and counts, as HSCAN returns them, up to about 1,000}; a key of another type counts as empty
+--      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
+--      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
+--      beats: the lines, totals: names and counts, as HSCAN returns them, up to about 1,000; lock, zone, id: the texts,
+--      '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL returns
+--      them}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
+local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
 local most = ARGV[1]
 
-local overdue, oldest, now = count_late(schedule, failing, 0, most)
+local overdue, oldest, now, oldest_key = count_late(schedule, failing, 0, most)
 local lines = try('HSCAN', beats, 0, 'COUNT', 100)
 local counted, cursor = {}, '0'
 repeat
@@ -35,7 +41,13 @@ return cjson.encode({
   broken = try('HLEN', broken) or 0,
   overdue = overdue,
   oldest = oldest,
-  paused = text_at(pause) ~= nil,
+  oldest_key = oldest_key,
+  pause = try('GET', pause) or nil,
+  pause_left = redis.call('PTTL', pause),
+  lock = try('GET', lock) or '',
+  lock_left = redis.call('PTTL', lock),
+  zone = text_at(zone) or '',
+  id = try('GET', id) or '',
   active = try('ZCARD', active) or 0,
   resend = try('ZCARD', resend) or 0,
   beats = lines and lines[2] or {},
