@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 
-from celery.schedules import crontab
-
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
-from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import in_zone
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -160,6 +158,6 @@ def _instant(moment: datetime | None, definition: Definition, defaults: Defaults
 def _grace(definition: Definition, defaults: Defaults) -> float | None:
     if definition.misfire_grace_time is not INHERIT:
         return definition.misfire_grace_time
-    if isinstance(definition.schedule, (crontab, cron_expression)) and defaults.crontab_grace_time is not None:
+    if defaults.crontab_grace_time is not None and kind_of(definition.schedule).is_cron(definition.schedule):
         return defaults.crontab_grace_time
     return defaults.misfire_grace_time

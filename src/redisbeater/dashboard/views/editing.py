@@ -18,11 +18,12 @@ from redisbeater.dashboard.views.entries import asked_name
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import EditReport
-from redisbeater.management.entry_words import SCHEDULE_WORDS, FormWords, default_of, fields_of_entry
+from redisbeater.management.entry_words import FormWords, default_of, fields_of_entry
 from redisbeater.management.lint import Preview
 from redisbeater.model import json_text
 from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 
 #: The texts of the form besides the name, the task and the schedule, as the options of ``create``.
 WORDS = (
@@ -308,7 +309,7 @@ async def _form(
     status: int = 200,
 ) -> Page:
     values = {
-        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS,
+        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
         "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task,
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
