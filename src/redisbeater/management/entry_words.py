@@ -132,13 +132,12 @@ class EntryWords:
         return options
 
     def _schedule(self, word: str, text: str) -> BaseSchedule:
-        path = f"$.schedule.{word}"
         try:
             return SCHEDULE_WORDS[word].read(text, self)
         except ValueError as exc:
             if isinstance(exc, InvalidEntry) and exc.path.startswith("$"):
                 raise
-            raise InvalidEntry(path, str(exc)) from exc
+            raise InvalidEntry(f"$.schedule.{word}", str(exc)) from exc
 
     def time(self, text: str, path: str) -> datetime:
         """Return the time of a text such as ``tomorrow 09:00``.

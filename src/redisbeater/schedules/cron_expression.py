@@ -628,7 +628,9 @@ class CronKind(CrontabKind):
         except InvalidEntry as exc:
             raise InvalidEntry(f"{PATH}.text", exc.problem) from exc
 
-    def next(self, schedule: cron_expression, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
+    def next(
+        self, schedule: cron_expression, zone: tzinfo, after: datetime, steps: Steps | None = None
+    ) -> datetime | None:
         """Return the next fire time."""
         return schedule.next_fire_time(zone, after, steps)
 

@@ -220,8 +220,11 @@ def is_repeating(schedule: Any) -> bool:
     return slots_of(schedule).is_repeating
 
 
-def next_fire_time(schedule: Any, zone: tzinfo, after: datetime) -> datetime | None:
-    """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years."""
+def next_fire_time(schedule: Any, zone: tzinfo, after: datetime, steps: Steps | None = None) -> datetime | None:
+    """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years.
+
+    It takes so little that no steps are counted.
+    """
     slots, today = slots_of(schedule), after.astimezone(zone).date()
     if today.year > _LAST_YEAR:
         return None
@@ -370,14 +373,11 @@ class CrontabKind(Kind[Any]):
         """Return its fields, and the zone that was passed to ``cron()``."""
         return *field_texts(schedule).values(), self.zone_name(schedule)
 
-    def next(self, schedule: Any, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
-        """Return the next fire time."""
-        return next_fire_time(schedule, zone, after)
-
     def counted(self, schedule: Any, zone: tzinfo, after: datetime, until: datetime, steps: Steps) -> Iterable[int]:
         """Return the number of fire times between, found by days."""
         return (count(schedule, zone, after + _MICROSECOND, until),)
 
+    next = staticmethod(next_fire_time)
     fires_at = staticmethod(fires_at)
     nominal_times = staticmethod(nominal_times)
     means_elapsed_time = staticmethod(is_repeating)

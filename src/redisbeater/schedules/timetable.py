@@ -19,6 +19,7 @@ from celery.schedules import BaseSchedule
 
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps, StepsExhausted
 from redisbeater.schedules.english import clock_text, join_words
+from redisbeater.schedules.interval import every
 from redisbeater.schedules.kind import Kind
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import read_zone
@@ -182,7 +183,7 @@ class Timetable:
 
     def is_on_given_grid(self, instant: datetime) -> bool:
         """Tell whether an interval fires at an instant because of its ``start_at``, whatever its last run."""
-        return self.start_at is not None and self.period is not None and not (instant - self.start_at) % self.period
+        return self.start_at is not None and not (instant - self.start_at) % every(self.schedule)
 
     def includes(self, instant: datetime) -> bool:
         """Tell whether an instant lies between the bounds."""
