@@ -24,7 +24,7 @@ from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import application_of
-from redisbeater.schedules import rrule
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
@@ -161,7 +161,7 @@ def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleE
         raise
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
-    if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
+    if kind_of(entry.schedule).starts_over(entry.schedule):
         raise InvalidEntry("$.schedule.dtstart", "is missing: without it the rule starts over whenever beat starts")
     return entry
 

@@ -32,7 +32,7 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import RedisBeaterError
-from redisbeater.management.files.definitions import moment_text, words_of
+from redisbeater.management.files.definitions import words_of
 from redisbeater.management.files.export import Export, decoded
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.lint_rules import RULES
@@ -40,7 +40,8 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Forecast, forecast
 from redisbeater.model.fields import NULLABLE
 from redisbeater.redaction import redacted, redacted_field
-from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.kinds import describe_in_brief
+from redisbeater.schedules.zones import moment_text
 from redisbeater.times import clock_words, date_words
 
 #: Characters of a value in a difference; JSON has all of it.

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 from celery import Celery
-from celery.schedules import crontab
 
 from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, authored, command, print_lines, redisbeater
@@ -21,8 +20,7 @@ from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import, ImportedEntry
 from redisbeater.management.migration.redbeat_source import BeatScheduleSource, RedBeatSource
-from redisbeater.schedules.crontab_text import cron_text
-from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.kinds import describe_in_brief, kind_of
 
 #: The states of entries in a summary, in its order.
 _STATES = ("new", "imported", "exists", "left out", "refused")
@@ -190,10 +188,11 @@ def _schedule(entry: ImportedEntry) -> str:
     definition = entry.candidate.definition
     if definition is None:
         return "-"
-    if type(definition.schedule) is not crontab:
+    text = kind_of(definition.schedule).cron_text(definition.schedule)
+    if not text:
         return describe_in_brief(definition.schedule, definition.timezone)
     zone = (definition.timezone or "").rpartition("/")[2]
-    return f"{cron_text(definition.schedule)} {zone}".rstrip()
+    return f"{text} {zone}".rstrip()
 
 
 def _outcome(entry: ImportedEntry) -> str:

@@ -36,7 +36,6 @@ from redisbeater.management.edit_report import EditReport, value_words
 from redisbeater.management.entry_words import (
     JSON_WORDS,
     OPTION_WORDS,
-    SCHEDULE_WORDS,
     default_of,
     fields_of_entry,
 )
@@ -50,19 +49,14 @@ from redisbeater.model.fields import (
     Labels,
 )
 from redisbeater.schedules import describe
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 from redisbeater.schedules.zones import read_zone
 from redisbeater.times import clock_words, date_words, relative_words
 
 #: Bytes of a file at most: more than one entry may have.
 MOST_BYTES = 10_000_000
 
-_SCHEDULES = (
-    ("every", "DURATION", "Run every 10s, 1h30m or 2d."),
-    ("cron", "TEXT", 'Run at the times of a cron text: "0 9 * * mon-fri".'),
-    ("rrule", "TEXT", 'Run by a recurrence rule: "FREQ=MONTHLY;BYDAY=1MO".'),
-    ("at", "TIME", 'Run once: 2027-01-03T09:00, "tomorrow 09:00", +2h.'),
-    ("solar", "EVENT,LAT,LON", "Run at an event of the sun: sunset,48.2,16.4."),
-)
+_SCHEDULES = tuple((kind.word, kind.placeholder, kind.sentence) for kind in SCHEDULE_WORDS.values())
 
 _OTHERS = (
     click.option("--queue", metavar="QUEUE", help="Queue of the runs."),

@@ -15,7 +15,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
-from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.timetable import clock_change_note
 
 #: More runs than a person reads.
 MOST_RUNS = 1000

@@ -12,8 +12,6 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from celery.schedules import crontab, schedule
-
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
@@ -32,7 +30,7 @@ from redisbeater.model.fields import given_policies
 from redisbeater.model.meta import FINISHED, NEW, Meta, Score
 from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.schedules.crontab_text import field_texts
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import zone_name
 from redisbeater.store import SAVE_PAGE, Change, pages
 
@@ -87,7 +85,7 @@ class EntryTemplate:
             InvalidEntry: the entry never fires.
         """
         # The next fire time of a crontab is the same for every entry until it has passed.
-        is_still_next = type(self.definition.schedule) is crontab and (self._first.fire_time or now) > now
+        is_still_next = kind_of(self.definition.schedule).is_memoryless and (self._first.fire_time or now) > now
         if self._planned_at != now and not is_still_next:
             self._first = score_of_new(self.definition, NEW, now, defaults)
             self._planned_at = now
@@ -137,26 +135,15 @@ def _template_key(entry: RedisScheduleEntry) -> bytes | None:
 
     None: the entry holds other than plain values, and gets a template of its own.
     """
-    timing = _timing(entry.schedule)
-    if timing is None:
+    schedule, kind = entry.schedule, kind_of(entry.schedule)
+    if not kind.is_plain or getattr(schedule, "nowfun", None) is not None:
         return None
-    shared: Any = (entry.task, timing, entry.options, entry.enabled, given_policies(vars(entry)))
+    timing, policies = kind.plain_values(schedule), given_policies(vars(entry))
+    shared: Any = (entry.task, timing, entry.options, entry.enabled, policies)
     try:
         return marshal.dumps(shared, 0)
     except ValueError:
         return None
-
-
-def _timing(value: Any) -> tuple[Any, ...] | None:
-    """Return the fields of a plain interval or crontab; None for any other schedule."""
-    if getattr(value, "nowfun", None) is not None:
-        return None
-    if type(value) is schedule:
-        every = value.run_every
-        return every.days, every.seconds, every.microseconds, value.relative
-    if type(value) is crontab:
-        return *field_texts(value).values(), getattr(value, "timezone", None)
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)

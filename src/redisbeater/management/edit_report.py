@@ -19,7 +19,7 @@ from redisbeater.exceptions import RedisBeaterError
 from redisbeater.model import json_text
 from redisbeater.model.fields import shown_value
 from redisbeater.redaction import redacted_field
-from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.kinds import describe_in_brief
 
 #: Characters of a value before or after a change that are shown.
 MOST_VALUE = 80

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from celery.schedules import crontab
-
 from redisbeater.context import Context
 from redisbeater.display import json_form, printable_json, text_of
 from redisbeater.editing.stored_entry import StoredEntry
@@ -24,10 +22,8 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_v
 from redisbeater.model.run import RunBrief
 from redisbeater.redaction import redacted, redacted_text
 from redisbeater.schedules import describe
-from redisbeater.schedules.cron_expression import cron_expression
-from redisbeater.schedules.crontab_text import cron_text
-from redisbeater.schedules.description import describe_in_brief
 from redisbeater.schedules.english import zone_text
+from redisbeater.schedules.kinds import describe_in_brief, kind_of
 from redisbeater.store import Snapshot
 from redisbeater.store.quarantine import report_from
 
@@ -178,13 +174,7 @@ class EntryView:
     def cron(self) -> str:
         """Its cron text, and that with the numbers that its name decides, or an empty text if it has none."""
         schedule = self.stored.definition.schedule if self.stored else None
-        if type(schedule) is crontab:
-            return cron_text(schedule)
-        if not isinstance(schedule, cron_expression):
-            return ""
-        return (
-            schedule.text if schedule.resolved_text == schedule.text else f"{schedule.text}: {schedule.resolved_text}"
-        )
+        return kind_of(schedule).cron_text(schedule)
 
     @property
     def skipped(self) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any
 
-from celery.schedules import crontab
+from celery.schedules import BaseSchedule
 
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted
@@ -16,15 +16,14 @@ from redisbeater.editing.stored_entry import load
 from redisbeater.entry import DEFINED, RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked, restored
-from redisbeater.management.files.definitions import fields_of
+from redisbeater.management.files.definitions import fields_of, schedule_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import FIELDS, JSON, WORDS, Duration, EntryFields, Kind, Labels, Number, Options, Time
 from redisbeater.model.options import decoded_options
 from redisbeater.model.passed_values import unknown_field
 from redisbeater.redaction import BLANK, redacted
-from redisbeater.schedules import clocked, cron, rrule
-from redisbeater.schedules.crontab_text import cron_text
+from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
 from redisbeater.schedules.zones import read_zone
 from redisbeater.times import read_duration, read_time
 
@@ -49,9 +48,6 @@ def read_definition(context: Context, text: str, name: str = "") -> RedisSchedul
     fields = {field: getattr(definition, field) for field in DEFINED}
     return RedisScheduleEntry(**fields, app=context.app).bind(context)
 
-
-#: The words for a schedule; an entry has one of them.
-SCHEDULE_WORDS = ("every", "cron", "rrule", "at", "solar")
 
 #: The options of a task that have words of their own.
 OPTION_WORDS = ("queue", "priority")
@@ -125,40 +121,27 @@ class EntryWords:
             options["priority"] = self._whole(self._words["priority"], "$.options.priority")
         return options
 
-    def _schedule(self, kind: str, text: str) -> Any:
-        if kind == "every":
-            return self._every(text)
-        if kind == "cron":
-            return cron(text)
-        if kind == "at":
-            return clocked(self._time(text, "$.schedule.at"))
-        return self._rrule(text) if kind == "rrule" else self._solar(text)
-
-    def _every(self, text: str) -> timedelta:
-        length = self._duration(text, "$.schedule.every")
-        if not length:
-            raise InvalidEntry("$.schedule.every", f"expected a duration above 0, got {quoted(text)}")
-        return length
-
-    def _rrule(self, text: str) -> rrule:
-        start = None if "DTSTART" in text.upper() else self._present[0].astimezone(self._zone).replace(microsecond=0)
+    def _schedule(self, word: str, text: str) -> BaseSchedule:
         try:
-            return rrule(text, dtstart=start, timezone=self._zone)
-        except InvalidEntry as exc:
-            raise InvalidEntry("$.schedule.rrule", str(exc)) from exc
+            return SCHEDULE_WORDS[word].read(text, self)
+        except ValueError as exc:
+            if isinstance(exc, InvalidEntry) and exc.path.startswith("$"):
+                raise
+            raise InvalidEntry(f"$.schedule.{word}", str(exc)) from exc
 
-    def _solar(self, text: str) -> Any:
-        event, *angles = (part.strip() for part in text.split(","))
-        try:
-            latitude, longitude = map(float, angles)
-        except ValueError:
-            example = "an event, latitude and longitude such as sunset,48.2,16.4"
-            raise InvalidEntry("$.schedule.solar", f"expected {example}, got {quoted(text)}") from None
-        return self._context.codec.decode({"__type__": "solar", "event": event, "lat": latitude, "lon": longitude})
+    def time(self, text: str, path: str) -> datetime:
+        """Return the time of a text such as ``tomorrow 09:00``.
 
-    def _time(self, text: str, path: str) -> datetime:
+        Raises:
+            InvalidEntry: it is none; with the path.
+        """
         now, _ = self._present
-        return _read_at(lambda: read_time(text, now=now, zone=self._zone), path).astimezone(self._zone)
+        return _read_at(lambda: read_time(text, now=now, zone=self.zone), path).astimezone(self.zone)
+
+    @property
+    def start(self) -> datetime:
+        """When a rule begins whose text does not say so: now."""
+        return self._present[0].astimezone(self.zone).replace(microsecond=0)
 
     def _duration(self, text: str, path: str) -> timedelta:
         return _read_at(lambda: read_duration(text), path)
@@ -190,7 +173,8 @@ class EntryWords:
         return self._context.redis.clock()
 
     @cached_property
-    def _zone(self) -> tzinfo:
+    def zone(self) -> tzinfo:
+        """The zone of local times."""
         if "timezone" in self._words:
             return read_zone(self._words["timezone"], "$.timezone")
         default = self._context.in_zone(self._present[1]).zone
@@ -229,7 +213,7 @@ def _read_at(read: Callable[[], Any], path: str) -> Any:
 
 #: What reads the texts of each kind; those of others are as they are.
 _READERS: Mapping[type[Kind], Callable[[EntryWords, Any, str], Any]] = {
-    Time: EntryWords._time,
+    Time: EntryWords.time,
     Duration: EntryWords._duration,
     Number: EntryWords._whole,
     JSON: EntryWords._json,
@@ -247,7 +231,7 @@ class FormWords:
 
     Attributes:
         version: that of the entry which was read.
-        kind: the word of its schedule: every, cron, at, rrule or solar; empty: no word means exactly this schedule.
+        kind: the word of its schedule, such as every; empty: no word means exactly this schedule.
         words: the texts; what is not set is missing.
     """
 
@@ -266,8 +250,8 @@ def form_words(context: Context, name: str) -> FormWords:
     stored = load(context, name)
     zone = context.in_zone(stored.zone).zone
     fields = fields_of(stored.definition, context.codec, zone)
-    if "schedule" in fields and (text := _cron(stored.definition.schedule)):
-        fields["cron"] = text
+    if "schedule" in fields:
+        fields.update(_equal_words(stored.definition.schedule, zone))
     kind = next((word for word in SCHEDULE_WORDS if word in fields), "")
     fields.pop("schedule", None)
     plain = {FIELDS[name].word if name in FIELDS else name: value for name, value in fields.items()}
@@ -280,13 +264,14 @@ def form_words(context: Context, name: str) -> FormWords:
     return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
 
 
-def _cron(schedule: Any) -> str:
-    """Return the cron text of a crontab, whether its fields were numbers or texts; empty where none means the same."""
-    text = cron_text(schedule) if type(schedule) is crontab else ""
+def _equal_words(schedule: BaseSchedule, zone: tzinfo) -> dict[str, Any]:
+    """Return the word of a schedule that is stored otherwise, such as a crontab of numbers; none if it has none."""
+    kind = kind_of(schedule)
+    text = kind.text(schedule)
     try:
-        return text if text and cron(text) == schedule else ""
+        return {kind.word: text} if text is not None and schedule_of(kind.word, text, zone) == schedule else {}
     except InvalidEntry:
-        return ""
+        return {}
 
 
 def _form_text(value: Any) -> str:

@@ -10,8 +10,6 @@ from heapq import heappop, heappush
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
-from celery.schedules import schedule
-
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry, load
@@ -24,9 +22,9 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.policies import Anchor
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec, Timetable, interval
+from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.budget import Count, StepsExhausted
-from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.timetable import clock_change_note
 from redisbeater.store import Snapshot
 from redisbeater.store.connection import end_if_cancelled
 from redisbeater.times import EPOCH
@@ -50,10 +48,10 @@ class FutureRuns(NamedTuple):
     def group(self) -> tuple[object, ...]:
         """A key that entries with the same seconds of all their runs share."""
         policy, timetable = self.policy, self.policy.timetable
-        if policy.jitter or '"custom"' in self.schedule_text:
+        if policy.jitter or timetable.kind.depends_on_entry(timetable.schedule):
             return (self.name,)
         first = self.first
-        if policy.is_interval and not policy.skip and interval.every(timetable.schedule) % _SECOND == timedelta():
+        if timetable.period is not None and not policy.skip and timetable.period % _SECOND == timedelta():
             first = first.replace(microsecond=0)
         bounds = (timetable.start_at, timetable.end_at, policy.disabled_until, policy.skip)
         return (self.schedule_text, str(timetable.zone), *bounds, first, self.runs_left)
@@ -80,11 +78,10 @@ class FutureRuns(NamedTuple):
         if self.first < start and self.runs_left is None:
             newest = timetable.newest(self.first, start)
             moment = newest if newest >= start else timetable.next(newest)
-        if type(timetable.schedule) is schedule and interval.counts_from_last(timetable.schedule) and not policy.skip:
-            every = interval.every(timetable.schedule)
+        if timetable.period is not None and not policy.skip:
             while moment is not None and moment < end and not timetable.is_past_end(moment):
                 yield moment
-                moment += every
+                moment += timetable.period
             return
         for fire_time in takewhile(lambda each: each < end, policy.kept_from(moment)):
             yield fire_time

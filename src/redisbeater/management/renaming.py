@@ -20,7 +20,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import FINISHED, NEW, Score, file_owner
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH
 
@@ -111,7 +111,7 @@ def _score(renamed: Definition, snapshot: Snapshot, defaults: Defaults) -> Score
     if fire_time is None or fire_time == EPOCH:
         return None
     if (
-        type(renamed.schedule) is cron_expression
+        kind_of(renamed.schedule).depends_on_entry(renamed.schedule)
         and fire_time > snapshot.now
         and not policy.timetable.fires_at(fire_time)
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone, tzinfo
 from typing import Any, Protocol
 
-from celery.schedules import BaseSchedule, crontab, schedule, solar
+from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
@@ -34,10 +34,8 @@ from redisbeater.model.passed_values import (
     zone_of_cron,
 )
 from redisbeater.model.policies import Anchor
-from redisbeater.schedules import Timetable, clocked, rrule
-from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron_expression import cron_expression
-from redisbeater.schedules.interval import counts_from_last
+from redisbeater.schedules import ScheduleCodec, Timetable
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import in_zone, read_zone
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
@@ -47,9 +45,6 @@ _SET_BY_BEAT = ("args", "kwargs", "producer")
 _REDBEAT_FIELDS = frozenset(("name", "task", "schedule", *REDBEAT_FIELDS))
 
 _ALL_FIELDS = _REDBEAT_FIELDS.union(POLICY_FIELDS)
-
-#: The schedules that always have a next fire time.
-_ENDLESS = (schedule, crontab, cron_expression)
 
 _REQUIRED = {
     "task": "the name of a task",
@@ -168,9 +163,7 @@ class Definition(StoredFields):
         stored.update(self.extra)
         # The other fields have checked types, so a quick look at these is nearly always enough.
         unchecked = [self.task, self.args, self.kwargs, stored["options"], self.description, self.labels, self.extra]
-        if not json_text.is_plain(
-            unchecked if type(self.schedule) in (schedule, crontab) else [*unchecked, stored["schedule"]]
-        ):
+        if not json_text.is_plain(unchecked if kind_of(self.schedule).is_plain else [*unchecked, stored["schedule"]]):
             json_text.check_value(stored, "$")
         return stored
 
@@ -203,7 +196,7 @@ class Definition(StoredFields):
     @property
     def is_interval(self) -> bool:
         """Whether each fire time counts from the one before, and so from a run that the application reports."""
-        return type(self.schedule) is schedule
+        return kind_of(self.schedule).is_interval
 
     @property
     def follows_app_zone(self) -> bool:
@@ -212,14 +205,12 @@ class Definition(StoredFields):
             return False
         bounds = (self.start_at, self.end_at, self.disabled_until)
         has_local_bound = any(bound is not None and bound.tzinfo is None for bound in bounds)
-        if isinstance(self.schedule, clocked):
-            return self.schedule.at.tzinfo is None or has_local_bound
-        return has_local_bound or not (isinstance(self.schedule, (rrule, solar)) or counts_from_last(self.schedule))
+        return has_local_bound or kind_of(self.schedule).has_local_times(self.schedule)
 
     @property
     def never_ends(self) -> bool:
         """Whether it certainly has a next fire time, always; other entries may have one."""
-        return self.end_at is None and type(self.schedule) in _ENDLESS
+        return self.end_at is None and kind_of(self.schedule).is_endless
 
     def changed(self, rules: OptionRules | None = None, /, **changes: Any) -> Definition:
         """Return a copy with some fields changed, checked like a new definition.

@@ -9,15 +9,13 @@ from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, NamedTuple
 
-from celery.schedules import crontab
-
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import INHERITED, POLICY_FIELDS
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
-from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import in_zone
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -155,9 +153,9 @@ def policy_value(definition: Definition, defaults: Defaults, name: str) -> Any:
         return field.untracked[-1]
     if value is not INHERIT:
         return value
-    is_cron = isinstance(definition.schedule, (crontab, cron_expression))
-    if name == "misfire_grace_time" and is_cron and defaults.crontab_grace_time is not None:
-        return defaults.crontab_grace_time
+    of_cron = defaults.crontab_grace_time if name == "misfire_grace_time" else None
+    if of_cron is not None and kind_of(definition.schedule).is_cron(definition.schedule):
+        return of_cron
     return getattr(defaults, name)
 
 

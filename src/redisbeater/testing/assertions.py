@@ -20,7 +20,6 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import as_schedule, as_task, for_entry, task_advice
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import Timetable, cron, describe
-from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.schedule import read_moment, store_declared
@@ -152,7 +151,7 @@ def _fire_times(policy: ResolvedPolicy, since: datetime) -> Iterator[datetime]:
 
 def _first(timetable: Timetable, since: datetime) -> datetime | None:
     just_before = since - timedelta(microseconds=1)
-    if not counts_from_last(timetable.schedule):
+    if timetable.period is None:
         return timetable.next(just_before)
     return since if timetable.start_at is None else timetable.resumed(timetable.start_at, just_before)
 

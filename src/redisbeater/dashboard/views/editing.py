@@ -18,12 +18,13 @@ from redisbeater.dashboard.views.entries import asked_name
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import EditReport
-from redisbeater.management.entry_words import JSON_WORDS, SCHEDULE_WORDS, FormWords, default_of, fields_of_entry
+from redisbeater.management.entry_words import JSON_WORDS, FormWords, default_of, fields_of_entry
 from redisbeater.management.lint import Preview
 from redisbeater.model import json_text
 from redisbeater.model.fields import WORDS, Flag, Labels
 from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 
 #: The field of the form beside which an error is shown, if the field of the entry has another name.
 _PLACES = {"schedule": "kind", **{field.name: word for word, field in WORDS.items()}}
@@ -301,7 +302,7 @@ async def _form(
     status: int = 200,
 ) -> Page:
     values = {
-        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS,
+        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
         "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task,
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}

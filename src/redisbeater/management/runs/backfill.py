@@ -19,7 +19,6 @@ from redisbeater.management.runs.reserved import RunSender, SendRequest, send_ru
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, Kind, State
-from redisbeater.schedules import interval
 from redisbeater.schedules.zones import in_zone
 
 logger = get_logger(__name__)
@@ -145,14 +144,14 @@ def _fire_times(context: Context, stored: StoredEntry, first: datetime, last: da
     policy = ResolvedPolicy.of(stored.definition, context.in_zone(stored.zone).defaults).afresh(_STEPS)
     table = policy.timetable
     after = first - _MICROSECOND
-    if not interval.counts_from_last(table.schedule):
+    every = table.period
+    if every is None:
         yield from table.between(after, last)
         return
     known = stored.fire_time(policy) or stored.meta.last_run_at
     if known is None:
         return
-    every = interval.every(table.schedule)
-    fire_time = interval.latest(table.schedule, known, after) + every
+    fire_time = known - ((known - after - _MICROSECOND) // every) * every
     while fire_time <= last:
         if table.includes(fire_time):
             yield fire_time
