@@ -19,7 +19,7 @@ from celery import Celery
 from hypothesis import strategies as st
 
 from redisbeater import EntryNotFound, RedisBeaterError, RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.context import with_prefix
+from redisbeater.context import Context
 from redisbeater.management.operator_store import OperatorStore
 from support.hostile_site import captured_log, is_same
 
@@ -147,7 +147,7 @@ class Neighbours:
                 self.client.zadd(f"{prefix}:schedule", {prefix + name: 0})
 
     def _beat(self, prefix: str) -> None:
-        with closing(RedisScheduler(with_prefix(self.app, prefix))) as scheduler:
+        with Context.using(self.app, prefix), closing(RedisScheduler(self.app)) as scheduler:
             for _ in range(3):
                 scheduler.tick()
 

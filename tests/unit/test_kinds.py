@@ -10,7 +10,7 @@ import pytest
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 
 from redisbeater.schedules import ScheduleCodec, Timetable, clocked, cron, rrule
-from redisbeater.schedules.kind import Kind
+from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.kinds import KINDS, SCHEDULE_WORDS, kind_of
 from redisbeater.schedules.zones import moment_of
 
@@ -70,7 +70,7 @@ def test_what_is_no_schedule_is_none_of_the_kinds(given: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_kind_is_described_without_the_words_of_a_command_line_or_a_page(kind: Kind[Any]) -> None:
+def test_a_kind_is_described_without_the_words_of_a_command_line_or_a_page(kind: ScheduleKind[Any]) -> None:
     said = " ".join((kind.word, kind.title, kind.placeholder, kind.sentence, kind.expected))
 
     assert all((kind.word, kind.title, kind.placeholder, kind.sentence, kind.expected))

@@ -3,16 +3,23 @@ from __future__ import annotations
 import re
 
 import pytest
+from celery import Celery
 from support.pages import DOCS
 
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.auth import ALL, OPERATE, VIEW, User
 from redisbeater.dashboard.words import verbs
-from redisbeater.management.rows import Row
+from redisbeater.management.entry_view import EntryView
 from redisbeater.management.verbs import VERBS, Verb
 
 PAGE = (DOCS / "http-api.rst").read_text(encoding="utf-8")
+
+#: An entry that cannot be read.
+BROKEN = EntryView(
+    context=Context.of(Celery("proj", broker="redis://", set_as_current=False)), name="report", error="no JSON"
+)
 
 
 def test_every_verb_is_a_command() -> None:
@@ -44,15 +51,13 @@ def test_a_verb_takes_a_note_and_who_does_it(verb: Verb) -> None:
 
 
 def test_nobody_is_offered_what_the_right_is_missing_for() -> None:
-    row = Row(name="report", state="broken")
-
-    assert {verb.right for verb in verbs(row, User("anna", OPERATE))} == {"operate"}
-    assert {verb.right for verb in verbs(row, User("bert", ALL))} == {"operate", "edit"}
-    assert verbs(row, User("carl", VIEW)) == []
+    assert {verb.right for verb in verbs(BROKEN, User("anna", OPERATE))} == {"operate"}
+    assert {verb.right for verb in verbs(BROKEN, User("bert", ALL))} == {"operate", "edit"}
+    assert verbs(BROKEN, User("carl", VIEW)) == []
 
 
 def test_what_does_not_fit_an_entry_is_not_offered() -> None:
-    offered = {verb.name for verb in verbs(Row(name="report", state="broken"), User("bert", ALL))}
+    offered = {verb.name for verb in verbs(BROKEN, User("bert", ALL))}
 
     assert offered >= {"enable", "delete"}
     assert not offered & {"disable", "trigger", "skip-next", "restore", "stop", "restart"}

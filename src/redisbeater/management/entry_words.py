@@ -19,7 +19,18 @@ from redisbeater.management.blanking import check_not_blanked, restored
 from redisbeater.management.files.definitions import fields_of, schedule_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import FIELDS, JSON, WORDS, Duration, EntryFields, Kind, Labels, Number, Options, Time
+from redisbeater.model.fields import (
+    FIELDS,
+    JSON,
+    WORDS,
+    Duration,
+    EntryFields,
+    FieldKind,
+    Labels,
+    Number,
+    Options,
+    Time,
+)
 from redisbeater.model.options import decoded_options
 from redisbeater.model.passed_values import unknown_field
 from redisbeater.redaction import BLANK, redacted
@@ -212,7 +223,7 @@ def _read_at(read: Callable[[], Any], path: str) -> Any:
 
 
 #: What reads the texts of each kind; those of others are as they are.
-_READERS: Mapping[type[Kind], Callable[[EntryWords, Any, str], Any]] = {
+_READERS: Mapping[type[FieldKind], Callable[[EntryWords, Any, str], Any]] = {
     Time: EntryWords.time,
     Duration: EntryWords._duration,
     Number: EntryWords._whole,

@@ -48,7 +48,7 @@ MIN_GRACE_SECONDS = 1.0
 MOST_REQUEUES = 10
 
 
-class Kind:
+class FieldKind:
     """A kind of value: how it is checked, stored and read, with an example as people write it."""
 
     type: type
@@ -83,20 +83,20 @@ class Kind:
         return f"Example: {self.example}." if self.example else ""
 
 
-class Text(Kind):
+class Text(FieldKind):
     """Any text."""
 
     type, expected = str, "a text"
 
 
-class Flag(Kind):
+class Flag(FieldKind):
     """True or false."""
 
     type, expected = bool, "true or false"
 
 
 @dataclass(frozen=True)
-class Number(Kind):
+class Number(FieldKind):
     """A whole number of something; without a most, the field has None where there is no limit."""
 
     of: str = ""
@@ -113,7 +113,7 @@ class Number(Kind):
 
 
 @dataclass(frozen=True)
-class Duration(Kind):
+class Duration(FieldKind):
     """Seconds, also as a timedelta."""
 
     least: float
@@ -133,7 +133,7 @@ class Duration(Kind):
         return "none" if value is None else duration_words(timedelta(seconds=value), units=2)
 
 
-class Time(Kind):
+class Time(FieldKind):
     """A datetime; a naive one is local time of the entry's zone."""
 
     example = "2027-01-03T09:00"
@@ -156,7 +156,7 @@ class Time(Kind):
         return "none" if value is None else value.isoformat()
 
 
-class Times(Kind):
+class Times(FieldKind):
     """Fire times."""
 
     def check(self, value: Any, path: str) -> tuple[datetime, ...]:
@@ -179,7 +179,7 @@ class Times(Kind):
 
 
 @dataclass(frozen=True)
-class Word(Kind):
+class Word(FieldKind):
     """One of the words of an enum, which has a sentence for each."""
 
     choices: type[TextEnum]
@@ -202,7 +202,7 @@ class Word(Kind):
         return f"One of {', '.join(self.choices)}."
 
 
-class Labels(Kind):
+class Labels(FieldKind):
     """Short texts by name."""
 
     example = "customer=weiss"
@@ -220,7 +220,7 @@ class Labels(Kind):
 
 
 @dataclass(frozen=True)
-class JSON(Kind):
+class JSON(FieldKind):
     """A list or an object of JSON values."""
 
     type: type[list[Any]] | type[dict[str, Any]]
@@ -238,7 +238,7 @@ class Options(JSON):
     """The options of ``apply_async``."""
 
 
-class Zone(Kind):
+class Zone(FieldKind):
     """The name of a time zone."""
 
     example = "Europe/Vienna"
@@ -282,7 +282,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: FieldKind
     default: Any
     group: Group
     sentence: str

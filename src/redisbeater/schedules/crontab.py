@@ -36,7 +36,7 @@ from redisbeater.schedules.english import (
     weekday_names,
     zone_text,
 )
-from redisbeater.schedules.kind import Kind
+from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.zones import Shift, offset_during, shift_on, shifts_between, steady_offset
 
 _DAY = timedelta(days=1)
@@ -343,7 +343,7 @@ def _instant(local: datetime, offset: timedelta) -> datetime:
     return (local - offset).replace(tzinfo=timezone.utc)
 
 
-class CrontabKind(Kind[Any]):
+class CrontabKind(ScheduleKind[Any]):
     """Celery's crontab. Cron expressions, to the second, are a kind of it."""
 
     __slots__ = ()

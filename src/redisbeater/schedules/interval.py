@@ -22,7 +22,7 @@ from redisbeater.schedules import english
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.english import clock_text, date_text, zone_text
-from redisbeater.schedules.kind import Kind, Reading, checked_text
+from redisbeater.schedules.kind import Reading, ScheduleKind, checked_text
 from redisbeater.schedules.zones import (
     decode_datetime,
     encode_datetime,
@@ -102,7 +102,7 @@ def _in_timezone(at: datetime, zone: tzinfo) -> datetime:
     return at.replace(tzinfo=zone) if at.tzinfo is None else at.astimezone(zone)
 
 
-class ClockedKind(Kind[clocked]):
+class ClockedKind(ScheduleKind[clocked]):
     """Once, at a given time."""
 
     __slots__ = ()
@@ -229,7 +229,7 @@ _STEPS = 10
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
-class IntervalKind(Kind[schedule]):
+class IntervalKind(ScheduleKind[schedule]):
     """Celery's ``schedule``: an interval."""
 
     __slots__ = ()

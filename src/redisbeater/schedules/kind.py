@@ -1,4 +1,4 @@
-"""``Kind``: all that is known of one kind of schedule. ``KINDS`` in ``kinds.py`` lists the kinds.
+"""``ScheduleKind``: all that is known of one kind of schedule. ``KINDS`` in ``kinds.py`` lists the kinds.
 
 What a kind does not say is done by Celery's contract: the schedule is asked how long it waits.
 """
@@ -47,7 +47,7 @@ class Reading(Protocol):
         """
 
 
-class Kind(Generic[S]):
+class ScheduleKind(Generic[S]):
     """One kind of schedule: how it is stored, when it fires, and how people write it. It has no state.
 
     Attributes:

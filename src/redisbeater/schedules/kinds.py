@@ -16,12 +16,12 @@ from redisbeater.schedules.cron_expression import CronKind
 from redisbeater.schedules.crontab import CrontabKind, is_repeating
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.interval import ClockedKind, IntervalKind
-from redisbeater.schedules.kind import Kind
+from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.rrule.kind import RruleKind
 from redisbeater.schedules.solar import SolarKind
 
 #: All kinds but that of the application's own classes, in the order in which people read of them.
-KINDS: tuple[Kind[Any], ...] = (
+KINDS: tuple[ScheduleKind[Any], ...] = (
     IntervalKind(),
     CrontabKind(),
     CronKind(),
@@ -31,12 +31,12 @@ KINDS: tuple[Kind[Any], ...] = (
 )
 
 #: The words for a schedule, of which an entry has one, and the kinds that read them: of two with one word, the latter.
-SCHEDULE_WORDS: Mapping[str, Kind[Any]] = {kind.word: kind for kind in KINDS if kind.word}
+SCHEDULE_WORDS: Mapping[str, ScheduleKind[Any]] = {kind.word: kind for kind in KINDS if kind.word}
 
-_KIND_OF: Mapping[type, Kind[Any]] = {kind.schedule_class: kind for kind in KINDS}
+_KIND_OF: Mapping[type, ScheduleKind[Any]] = {kind.schedule_class: kind for kind in KINDS}
 
 
-class CustomKind(Kind[Any]):
+class CustomKind(ScheduleKind[Any]):
     """The application's own classes; and what is no schedule that can be stored.
 
     Arguments:
@@ -88,20 +88,20 @@ class CustomKind(Kind[Any]):
 
 _CUSTOM = CustomKind({})
 
-_KINDS_BY_NAME: Mapping[str, Kind[Any]] = {kind.name: kind for kind in (*KINDS, _CUSTOM)}
+_KINDS_BY_NAME: Mapping[str, ScheduleKind[Any]] = {kind.name: kind for kind in (*KINDS, _CUSTOM)}
 
 
-def kind_of(schedule: Any) -> Kind[Any]:
+def kind_of(schedule: Any) -> ScheduleKind[Any]:
     """Return the kind of a schedule; that of the application's own classes for anything that is none."""
     return _KIND_OF.get(type(schedule)) or _kind_of_subclass(schedule)
 
 
-def kind_named(name: object) -> Kind[Any] | None:
+def kind_named(name: object) -> ScheduleKind[Any] | None:
     """Return the kind of a ``__type__``, or None if there is none."""
     return _KINDS_BY_NAME.get(name) if isinstance(name, str) else None
 
 
-def _kind_of_subclass(schedule: Any) -> Kind[Any]:
+def _kind_of_subclass(schedule: Any) -> ScheduleKind[Any]:
     """Return the kind of its class's base, unless it computes its fire times itself."""
     for kind in () if hasattr(schedule, "to_redisbeater") else KINDS:
         if isinstance(schedule, of := kind.schedule_class) and (

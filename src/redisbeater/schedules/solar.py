@@ -13,7 +13,7 @@ from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.crontab_text import PATH
-from redisbeater.schedules.kind import Kind, Reading, ask, check_fields
+from redisbeater.schedules.kind import Reading, ScheduleKind, ask, check_fields
 
 #: What a call of Celery's solar takes, and each day that it looks at without success, near a pole.
 _STEPS, _DAY_STEPS = 500, 150
@@ -24,7 +24,7 @@ _SEASON = timedelta(days=300)
 _MINUTE = timedelta(minutes=1)
 
 
-class SolarKind(Kind[solar]):
+class SolarKind(ScheduleKind[solar]):
     """Celery's solar."""
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from celery.schedules import BaseSchedule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps, StepsExhausted
 from redisbeater.schedules.english import clock_text, join_words
 from redisbeater.schedules.interval import every
-from redisbeater.schedules.kind import Kind
+from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import read_zone
 
@@ -60,7 +60,7 @@ def next_fire_time(
 
 
 def _next_within_calendar(
-    kind: Kind[Any], schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps
+    kind: ScheduleKind[Any], schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps
 ) -> datetime | None:
     """Return the first fire time after an instant, like :func:`next_fire_time`; None when there is no other.
 
@@ -113,7 +113,7 @@ class Timetable:
     end_at: datetime | None = None
     searching: Steps = field(default_factory=Steps, compare=False, repr=False)
     counting: Steps = field(default_factory=lambda: Steps(COUNTING_STEPS), compare=False, repr=False)
-    kind: Kind[Any] = field(init=False, compare=False, repr=False)
+    kind: ScheduleKind[Any] = field(init=False, compare=False, repr=False)
     #: The time between two fire times, if they lie on a grid that any of them fixes.
     period: timedelta | None = field(init=False, compare=False, repr=False)
     #: The fire times that were found so far, by the instants that they follow.

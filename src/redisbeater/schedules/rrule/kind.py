@@ -28,7 +28,7 @@ from redisbeater.schedules.english import (
     weekday_names,
     zone_text,
 )
-from redisbeater.schedules.kind import Between, Kind, Reading, check_fields, checked_text
+from redisbeater.schedules.kind import Between, Reading, ScheduleKind, check_fields, checked_text
 from redisbeater.schedules.rrule.recurrence import count_fire_times, listed, reach_back
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.rrule.rule import PARTS
@@ -46,7 +46,7 @@ _FIELDS_OF_TEXT = ("text", "timezone")
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class RruleKind(Kind[rrule]):
+class RruleKind(ScheduleKind[rrule]):
     """Rules of RFC 5545, from text or from parts."""
 
     __slots__ = ()
