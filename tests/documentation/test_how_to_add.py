@@ -26,7 +26,8 @@ MOST_FILES = 3
 
 _SECTION = re.compile(r"^(\S.*)\n-{3,}\n", re.MULTILINE)
 _BLOCK = re.compile(
-    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below) ``(.+)``\n\n((?:   .*\n|\n)+)", re.MULTILINE
+    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below|a new file)(?: ``(.+)``)?\n\n((?:   .*\n|\n)+)",
+    re.MULTILINE,
 )
 
 
@@ -42,6 +43,9 @@ class Insertion:
     def put_into(self, package: Path) -> None:
         """Insert the lines beside the one line that has the anchor, as far to the right as that line."""
         path = package / self.path
+        if self.side == "a new file":
+            path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+            return
         lines = path.read_text(encoding="utf-8").splitlines()
         places = [place for place, line in enumerate(lines) if self.anchor in line]
         assert len(places) == 1, f"{self.path}: {len(places)} lines have {self.anchor!r}"
@@ -114,6 +118,20 @@ EFFECTS = {
         ['its worker celery@w1 does not renew it']
         """,
     ),
+    "A kind of schedule": (
+        """
+        from proj import run, store
+
+        print(run("create", "howl", "proj.report", "--moon", "full").splitlines()[1].split(None, 1)[1])
+        print(store.export().to_text().count("moon"), "--moon PHASE" in run("create", "--help"))
+        print(run("create", "other", "proj.report", "--moon", "half").splitlines()[0])
+        """,
+        """
+        at each full moon
+        1 True
+        Error: $.schedule.phase: expected new or full, got 'half'
+        """,
+    ),
     "A verb that changes entries or runs by name": (
         """
         from proj import run, store
@@ -144,6 +162,21 @@ EFFECTS = {
         """,
         """
         ['1.0']
+        """,
+    ),
+    "A column of the list": (
+        """
+        import json
+        from proj import run, store
+
+        store.create("report", "proj.report", 3600.0)
+        _, head, row, *_ = run("list").splitlines()
+        print(head.split()[-1], row.split()[-1])
+        print("origin" in json.loads(run("list", "--json")))
+        """,
+        """
+        ORIGIN dynamic
+        True
         """,
     ),
 }

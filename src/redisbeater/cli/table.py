@@ -18,7 +18,16 @@ from redisbeater.times import age_words, clock_words, date_words, duration_words
 #: The name of the column of states.
 STATE = "STATE"
 
-_COLUMNS = ("NAME", STATE, "NEXT", "IN", "LAST", "RUNS", "SCHEDULE", "TASK")
+_COLUMNS = (
+    "NAME",
+    STATE,
+    "NEXT",
+    "IN",
+    "LAST",
+    "RUNS",
+    "SCHEDULE",
+    "TASK",
+)
 
 #: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
 MOST_CELL = 80
@@ -105,7 +114,15 @@ def _cells(entry: EntryView, view: View) -> list[str]:
     now = view.now_in(entry.zone)
     last = "-" if entry.last_run_at is None else age_words(view.local(entry.last_run_at, entry.zone), now)
     schedule = entry.brief or entry.last_error or entry.schedule
-    return [entry.name, entry.state, *_next(entry, view), last, f"{entry.runs:,}", schedule or "-", entry.task or "-"]
+    return [
+        entry.name,
+        entry.state,
+        *_next(entry, view),
+        last,
+        f"{entry.runs:,}",
+        schedule or "-",
+        entry.task or "-",
+    ]
 
 
 def _next(entry: EntryView, view: View) -> Iterable[str]:
