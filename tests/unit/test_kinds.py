@@ -64,7 +64,9 @@ def test_a_subclass_that_finds_its_own_fire_times_is_asked_for_them() -> None:
     assert Timetable(schedule=Hourly(), zone=timezone.utc).next(NOON) == NOON + timedelta(hours=1)
 
 
-@pytest.mark.parametrize("given", [None, 60, "hourly", crontab, BaseSchedule()], ids=repr)
+@pytest.mark.parametrize(
+    "given", [None, 60, "hourly", crontab, BaseSchedule()], ids=["None", "a number", "a text", "a class", "another"]
+)
 def test_what_is_no_schedule_is_none_of_the_kinds(given: Any) -> None:
     assert kind_of(given) not in KINDS
 
