@@ -76,7 +76,7 @@ def _app(url: str, number: int) -> Celery:
     with OperatorStore(app).bulk() as bulk:
         for each in range(number):
             bulk.upsert(RedisScheduleEntry(f"report-{each:05}", "proj.report", 600.0 + each % 3600, app=app))
-    _record_runs(redis.Redis.from_url(url), [row.name for row in OperatorStore(app).rows(1, SHOWN).rows])
+    _record_runs(redis.Redis.from_url(url), [entry.name for entry in OperatorStore(app).views(1, SHOWN).entries])
     return app
 
 

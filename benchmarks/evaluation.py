@@ -31,7 +31,7 @@ from celery.schedules import BaseSchedule, crontab, schedule
 from cronsim import CronSim
 
 from redisbeater.schedules import crontab as crontab_engine
-from redisbeater.schedules import interval as interval_engine
+from redisbeater.schedules import next_fire_time
 from redisbeater.schedules.cron_expression import cron_expression
 
 ZONE = ZoneInfo("America/New_York")
@@ -78,7 +78,7 @@ def cases() -> Iterator[Case]:
         for expression in CRONTABS[:3]:
             yield Case(name=f"{expression:<17} {when}", evaluations=_next_of_crontab(expression, after))
     for name, interval in INTERVALS.items():
-        ours = _bound(interval_engine.next_fire_time, interval, ZONE, ANY_DAY)
+        ours = _bound(next_fire_time, interval, ZONE, ANY_DAY)
         yield Case(name=name, evaluations={"redisbeater": ours, "celery": _celery(interval, ANY_DAY)})
     every_second = _bound(crontab_engine.count, cron_expression("* * * * * *"), ZONE, ANY_DAY, ANY_DAY + YEAR)
     yield Case(name="* * * * * *       counted over a year", evaluations={"redisbeater": every_second})

@@ -33,8 +33,7 @@ from redisbeater import RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.observe import metrics as reading
-from redisbeater.observe.counting import Meter
-from redisbeater.sending.counts import Counts
+from redisbeater.sending.counts import Counts, Meter
 from redisbeater.store import ClaimedEntry
 
 NOW = datetime(2026, 6, 10, 12, 0, 30, tzinfo=timezone.utc)

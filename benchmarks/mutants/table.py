@@ -375,9 +375,9 @@ PLAN = (
     ),
     Mutant(
         name="interval-drifts",
-        path="schedules/interval.py",
-        old="return fire_time + (until - fire_time) // every(interval) * every(interval)",
-        new="return until",
+        path="schedules/timetable.py",
+        old="(until - fire_time) // self.period * self.period if until",
+        new="(until - fire_time) if until",
         harm="An interval that beat was late for goes on from that moment, and drifts.",
         first=("unit/test_interval.py", "unit/test_timetable.py"),
     ),

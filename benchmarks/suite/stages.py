@@ -25,7 +25,7 @@ STAGES = {
     "decode and plan": "redisbeater.dispatch.job:Job.planned",
     "an entry for each run": "redisbeater.dispatch.job:Job.runs",
     "Celery's apply_entry": "redisbeater.scheduler:RedisScheduler.apply_entry",
-    _MESSAGE: "celery.beat:Scheduler.apply_async",  # around the task's own, which builds no texts of arguments here
+    _MESSAGE: "celery.beat:Scheduler.apply_async",  # with its part around the task's own
     **_PUBLISHING,
     "build the commitment": "redisbeater.dispatch.job:Job.commitment",
     "commit: Redis": "redisbeater.store.schedule:RedisSchedule.commit",

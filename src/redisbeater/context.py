@@ -1,13 +1,14 @@
 """``Context``: the settings of an app, the defaults of its entries, its codec, and its schedule in Redis.
 
-One app may have several schedules, each with a prefix of its own: :func:`with_prefix`.
+One app may have several schedules, each with a key prefix and so a context of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from typing import Any
 
 from celery import Celery
 from celery.app import app_or_default
@@ -17,6 +18,7 @@ from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config import values
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.model.fields import INHERITED
 from redisbeater.model.reader import EntryReader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
@@ -24,56 +26,15 @@ from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
 #: The attribute of an app that has its context: one context, and so one connection pool, for each app of the process. A
-#: table in this module would keep the app for ever, because schedules that the context remembers refer to the app.
+#: table in this module would keep the app for ever, because the context refers to the app.
 _ATTRIBUTE = "_redisbeater_context"
-
-#: The attribute with the same app over other schedules, by their prefixes.
-_OTHERS = "_redisbeater_other_schedules"
-
-
-def with_prefix(app: Celery, prefix: str | None) -> Celery:
-    """Return the app with another schedule, whose keys begin with ``prefix``.
-
-    It is the same object each time, so each schedule has one connection pool. With its own prefix, or None, it is the
-    app itself.
-
-    Raises:
-        ImproperlyConfigured: the schedule cannot have that prefix.
-    """
-    if prefix is None:
-        return app
-    app = app._get_current_object() if isinstance(app, Proxy) else app
-    config = Context.of(app).config
-    if prefix == config.key_prefix:
-        return app
-    others: dict[str, Celery] = vars(app).setdefault(_OTHERS, {})
-    if prefix not in others:  # setdefault: one of several threads wins
-        others.setdefault(prefix, _OtherSchedule(app, Context._of(app, config.with_prefix(prefix))))
-    return others[prefix]
-
-
-class _OtherSchedule(Proxy):
-    """An app that forwards all to another one, but has a context of its own."""
-
-    __slots__ = ("own_context",)
-
-    def __init__(self, app: Celery, context: Context) -> None:
-        super().__init__(lambda: app)
-        object.__setattr__(self, "own_context", context)
-
-    def __reduce__(self) -> Any:
-        return with_prefix, (self._get_current_object(), self.own_context.config.key_prefix)
-
-
-def task_options(app: Celery) -> TaskOptions:
-    """Return the task options of an app."""
-    return TaskOptions(app=app, names=Context.of(app).config.task_options)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """The parts that entries, scheduler and command line share. Building it does no I/O."""
 
+    app: Celery
     config: Config
     #: The name of the application that owns the static entries of this app.
     application: str
@@ -81,8 +42,31 @@ class Context:
     codec: ScheduleCodec
     reader: EntryReader
     redis: RedisSchedule
+    #: The key prefix of this schedule if it is another one than that of the settings.
+    prefix: str | None = None
     #: The contexts that :meth:`in_zone` has returned, by the names of their zones.
     _others: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
+    #: The contexts that :meth:`with_prefix` has returned, by their prefixes.
+    _schedules: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def task_options(self) -> TaskOptions:
+        """What the application and its settings know about the options of tasks."""
+        return TaskOptions(app=self.app, names=self.config.task_options)
+
+    def with_prefix(self, prefix: str) -> Context:
+        """Return the context of the schedule of the same app whose keys begin with ``prefix``; itself for its own one.
+
+        It is the same object each time, so each schedule has one connection pool.
+
+        Raises:
+            ImproperlyConfigured: the schedule cannot have that prefix.
+        """
+        if prefix == self.config.key_prefix:
+            return self
+        if prefix not in self._schedules:  # setdefault: one of several threads wins
+            self._schedules.setdefault(prefix, self._of(self.app, self.config.with_prefix(prefix), prefix))
+        return self._schedules[prefix]
 
     def in_zone(self, name: str) -> Context:
         """Return this context with the zone that is stored for all programs; itself where that is empty or no zone."""
@@ -108,39 +92,53 @@ class Context:
         return self.defaults.zone
 
     @classmethod
-    def of(cls, app: Celery | None = None) -> Context:
-        """Return the context of an app, of the current one by default.
+    def of(cls, app: Celery | None = None, prefix: str | None = None) -> Context:
+        """Return the context of an app, of the current one by default, or of its schedule with another key prefix.
 
         It is created at the first call; settings that are changed after that have no effect.
 
         Raises:
-            ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used.
+            ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used, or the prefix.
             TypeError: it is no app.
         """
         app = app_or_default(app)
         if not isinstance(app, Celery):
             raise TypeError(f"app: expected a Celery app, got {type(app).__name__}")  # its text may hold passwords
-        if type(app) is _OtherSchedule:
-            return app.own_context
         if isinstance(app, Proxy):  # ``celery.current_app``
             app = app._get_current_object()
         context: Context | None = vars(app).get(_ATTRIBUTE)
         if context is None:
             context = vars(app)[_ATTRIBUTE] = cls._of(app, Config.from_app(app))
-        return context
+        return context if prefix is None else context.with_prefix(prefix)
+
+    @classmethod
+    @contextmanager
+    def using(cls, app: Celery, prefix: str) -> Iterator[None]:
+        """Let the schedule with a key prefix be that of the app until the block ends: a command line has one schedule.
+
+        Raises:
+            ImproperlyConfigured: the schedule cannot have that prefix.
+        """
+        own = cls.of(app)
+        vars(own.app)[_ATTRIBUTE] = own.with_prefix(prefix)
+        try:
+            yield
+        finally:
+            vars(own.app)[_ATTRIBUTE] = own
 
     @classmethod
     def forget(cls, app: Celery) -> None:
         """Forget the context of an app, so that settings that are changed now have an effect. For tests."""
         vars(app).pop(_ATTRIBUTE, None)
-        vars(app).pop(_OTHERS, None)
 
     @classmethod
-    def _of(cls, app: Celery, config: Config) -> Context:
+    def _of(cls, app: Celery, config: Config, prefix: str | None = None) -> Context:
         defaults, codec = _defaults(app, config), ScheduleCodec(config.schedule_classes)
         reader = EntryReader(codec, defaults)
         return cls(
+            app=app,
             config=config,
+            prefix=prefix,
             application=config.application or app.main or "__main__",
             defaults=defaults,
             codec=codec,
@@ -167,13 +165,9 @@ def _zone(app: Celery) -> tzinfo:
 def _defaults(app: Celery, config: Config) -> Defaults:
     return Defaults(
         zone=_zone(app),
-        misfire_grace_time=config.misfire_grace_time,
         crontab_grace_time=_cron_starting_deadline(app),
-        coalesce=config.coalesce,
-        jitter=config.jitter,
-        overlap=config.overlap,
-        requeue_lost=config.requeue_lost,
         track_runs=config.track_runs,
+        **{name: getattr(config, name) for name in INHERITED},
     )
 
 

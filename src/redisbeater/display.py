@@ -8,6 +8,9 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from datetime import date, timedelta
+from enum import Enum
 from itertools import islice
 from typing import Any
 
@@ -88,6 +91,31 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     """Return ``; did you mean 'queue'?`` with the known name that is nearest to this one; empty if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def json_form(value: Any) -> Any:
+    """Return a value as JSON has it: times as ISO 8601, spans in seconds, sets in their order, objects by their fields.
+
+    Where a class has ``as_dict()``, that counts.
+    """
+    if isinstance(value, (str, int, float)) or value is None:
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return round(value.total_seconds(), 3)
+    if isinstance(value, Mapping):
+        return {json_form(key): json_form(item) for key, item in value.items()}
+    if hasattr(value, "_asdict"):
+        return json_form(value._asdict())
+    if isinstance(value, (list, tuple, frozenset)):
+        return [json_form(item) for item in (sorted(value) if isinstance(value, frozenset) else value)]
+    return value.as_dict() if hasattr(value, "as_dict") else json_fields(value)
+
+
+def json_fields(value: Any, *hidden: str) -> dict[str, Any]:
+    """Return the fields of an object of a dataclass as a JSON object, without those that are hidden."""
+    return {each.name: json_form(getattr(value, each.name)) for each in fields(value) if each.name not in hidden}
 
 
 def printable_json(value: Any, *, indent: int | None = None) -> str:

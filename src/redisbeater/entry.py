@@ -13,7 +13,7 @@ from celery.app import app_or_default
 from celery.beat import ScheduleEntry
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.context import Context, task_options
+from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.changes import (
     DisableUntil,
@@ -32,7 +32,8 @@ from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import MOST_SKIPPED, POLICY_FIELDS, ScheduleLike, TaskLike
+from redisbeater.model.fields import FIELDS as MODEL_FIELDS
+from redisbeater.model.fields import MOST_SKIPPED, ScheduleLike, TaskLike
 from redisbeater.model.meta import Failing, Meta
 from redisbeater.model.passed_values import (  # fmt: skip
     checked_meta,
@@ -54,14 +55,14 @@ from redisbeater.model.policies import (
 from redisbeater.model.skip import Skipped
 from redisbeater.times import to_unix
 
+#: The fields of its definition.
+DEFINED = ("name", "task", "schedule", *MODEL_FIELDS)
+
 #: What an entry has besides its definition.
 _NOT_DEFINED = ("app", "last_run_at", "total_run_count")
 
 #: The fields of an entry, by the names of the constructor: Celery copies them from one entry to the next.
-FIELDS = (
-    "name", "task", "schedule", "args", "kwargs", "options",
-    "enabled", "timezone", "last_run_at", "total_run_count", "app", *POLICY_FIELDS,
-)  # fmt: skip
+FIELDS = (*DEFINED, *_NOT_DEFINED)
 
 
 class RedisScheduleEntry(ScheduleEntry):
@@ -142,6 +143,8 @@ class RedisScheduleEntry(ScheduleEntry):
     _failing: Failing | None = None
     _late = timedelta(0)
     _version = ""
+    #: The key prefix of its schedule if that is another one than the app's own.
+    _prefix: str | None = None
     __hash__ = None  # type: ignore[assignment]  # it can be changed
 
     def __init__(
@@ -178,30 +181,22 @@ class RedisScheduleEntry(ScheduleEntry):
         disable_after_failures: int | None = None,
         **unknown: NoReturn,
     ) -> None:
+        passed = locals()  # each parameter is an attribute, but for these
+        del passed["self"], passed["relative"], passed["unknown"]
+        self.__dict__.update(passed)
         if unknown:
             raise unknown_field(next(iter(unknown)), (*FIELDS, "relative"))
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
-        self.name = name  # type: ignore[assignment]  # None is refused when it is saved
         self.task = task if isinstance(task, str) else task_or_given(task)
         self.schedule = schedule_or_given(schedule, name, relative=relative)
         if isinstance(self.schedule, BaseSchedule):
             self.schedule.app = self.app
+        self.total_run_count = total_run_count or 0
         self.args = [] if args is None else list(args) if isinstance(args, tuple) else args
         self.kwargs = kwargs if type(kwargs) is dict else dict_or_given(kwargs)
         self.options = options if type(options) is dict else dict_or_given(options)
-        self.enabled = enabled
-        self.timezone = timezone
-        self.last_run_at = last_run_at
-        self.total_run_count = total_run_count or 0
-        self.start_at, self.end_at = start_at, end_at
-        self.max_runs, self.on_finish = max_runs, on_finish
-        self.misfire_grace_time, self.coalesce, self.jitter = misfire_grace_time, coalesce, jitter
-        self.description = description
         self.labels = dict_or_given(labels)
-        self.disabled_until, self.skip = disabled_until, skip
-        self.overlap, self.requeue_lost, self.anchor = overlap, requeue_lost, anchor
-        self.deadline, self.once, self.disable_after_failures = deadline, once, disable_after_failures
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
@@ -211,13 +206,18 @@ class RedisScheduleEntry(ScheduleEntry):
             EntryNotFound: there is none; a ``KeyError``.
             InvalidEntry: it is broken; the message names the field.
         """
-        name = Context.of(app).redis.keys.name(key)
-        return cls.of(load(Context.of(app), check_name(name)), app)
+        context = Context.of(app)
+        return cls.of(load(context, check_name(context.redis.keys.name(key))), context)
 
     @classmethod
-    def of(cls, stored: StoredEntry, app: Celery | None = None) -> RedisScheduleEntry:
-        """Return the object for an entry that was read."""
-        return cls(stored.definition.name, app=app)._adopt(stored)
+    def of(cls, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
+        """Return the object for an entry that was read from the schedule of a context."""
+        return cls(stored.definition.name, app=context.app).bind(context)._adopt(stored, context)
+
+    def bind(self, context: Context) -> RedisScheduleEntry:
+        """Let the entry belong to the schedule of a context, and return it."""
+        self.app, self._prefix = context.app, context.prefix
+        return self
 
     @staticmethod
     def generate_key(app: Celery | None, name: str) -> str:
@@ -227,7 +227,7 @@ class RedisScheduleEntry(ScheduleEntry):
     @property
     def key(self) -> str:
         """The key of this entry."""
-        return self.generate_key(self.app, check_name(self.name))
+        return self._context.redis.keys.entry(check_name(self.name))
 
     @property
     def rank(self) -> int | None:
@@ -351,20 +351,11 @@ class RedisScheduleEntry(ScheduleEntry):
         if self.schedule is None and self.task is None:
             problem = f"is missing: this entry was not read; use ScheduleStore(app).get({quoted(self.name)}) first"
             raise InvalidEntry("$.schedule", problem)
-        definition = Definition.checked(
-            name=self.name,
-            task=self.task,
-            schedule=self.schedule,
-            args=self.args,
-            kwargs=self.kwargs,
-            options=self.options,
-            enabled=self.enabled,
-            timezone=self.timezone,
-            **{name: getattr(self, name) for name in POLICY_FIELDS},
-        )
+        definition = Definition.checked(**{name: getattr(self, name) for name in DEFINED})
         definition.check_texts()
-        definition.check_options(task_options(self.app))
-        return definition.with_instants(self._context.zone)
+        context = self._context
+        definition.check_options(context.task_options)
+        return definition.with_instants(context.zone)
 
     def initial_meta(self) -> Meta:
         """Return the meta that the entry gets if it is new; InvalidEntry if it cannot be stored."""
@@ -428,7 +419,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def _context(self) -> Context:
-        return Context.of(self.app)
+        return Context.of(self.app, self._prefix)
 
     def _upsert(self, author: Author | None = None, *, only_new: bool = False) -> Upsert:
         definition = self.definition()
@@ -440,24 +431,21 @@ class RedisScheduleEntry(ScheduleEntry):
         return self._write(FieldChange(name=check_name(self.name), fields=fields, author=author))
 
     def _write(self, change: EntryChange) -> RedisScheduleEntry:
-        return self._adopt(write(self._context, change))
+        context = self._context
+        return self._adopt(write(context, change), context)
 
     def _previewed(self) -> StoredEntry:
         if self.schedule is None and self.task is None:
             return load(self._context, check_name(self.name))
         return preview(self._context, self._upsert())
 
-    def _adopt(self, stored: StoredEntry) -> RedisScheduleEntry:
+    def _adopt(self, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
         definition, meta = stored.definition, stored.meta
-        self.task, self.schedule, self.enabled = definition.task, definition.schedule, definition.enabled
-        self.args, self.kwargs, self.options = definition.args, definition.kwargs, definition.options
-        self.timezone = definition.timezone
-        self.schedule.app = self.app
-        self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
-        for name in POLICY_FIELDS:
+        for name in DEFINED:
             setattr(self, name, getattr(definition, name))
-        self.labels = dict(definition.labels)
-        self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
+        self.labels, self.schedule.app = dict(definition.labels), self.app
+        self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
+        self._due_at = stored.due_at(context.in_zone(stored.zone).defaults)
         self._skipped, self._state, self._failing = stored.skipped, stored.state, stored.failing
         self._version = stored.version
         self._late = stored.late(self._due_at)
@@ -477,7 +465,9 @@ class RedisScheduleEntry(ScheduleEntry):
 
     def _next_instance(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:
         fields = dict(self, last_run_at=last_run_at or self.default_now(), total_run_count=self.total_run_count + 1)
-        return type(self)(**fields)
+        following = type(self)(**fields)
+        following._prefix = self._prefix
+        return following
 
     __next__ = next = _next_instance
 
@@ -502,4 +492,4 @@ class RedisScheduleEntry(ScheduleEntry):
         try:
             return self.definition()
         except RedisBeaterError:  # what cannot be stored is compared as it was passed
-            return {name: value for name, value in vars(self).items() if name[0] != "_" and name not in _NOT_DEFINED}
+            return {name: getattr(self, name) for name in DEFINED}

@@ -12,10 +12,6 @@ from typing import Any
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler
 
-from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
-from redisbeater.beat.leadership import Leadership, ScheduleLog
-from redisbeater.beat.monitor import Monitor
-from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.process import (
     ParentProcess,
     ScheduleMapping,
@@ -25,15 +21,12 @@ from redisbeater.beat.process import (
     complete_lines,
     complete_next_line,
 )
-from redisbeater.beat.repair import ForeignKeys, Repair, check_eviction, report_removed
-from redisbeater.beat.statics import add_cleanup, reconcile, store_lost
-from redisbeater.beat.zone_change import ZoneChange
-from redisbeater.broker.broker import Broker
+from redisbeater.beat.repair import check_eviction, report_removed
+from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
-from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
-from redisbeater.dispatch.pace import ClaimLimit
+from redisbeater.dispatch.dispatcher import ClaimDispatch
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (
     FormatTooNew,
@@ -45,8 +38,8 @@ from redisbeater.exceptions import (
     ZoneChanging,
 )
 from redisbeater.log_lines import escape_lines, get_logger
-from redisbeater.observe.counting import BeatParts, counts_for
 from redisbeater.observe.observer import Observer
+from redisbeater.parts import BeatParts
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
 
@@ -54,9 +47,6 @@ logger = get_logger(__name__)
 
 #: Seconds between two claims on an idle schedule, to find the changes of programs that do not announce them.
 DEFAULT_MAX_INTERVAL = 5
-
-#: One tick waits this long at most, so that signals, ``inspect ping`` and the lock are attended to.
-MAX_WAIT_SECONDS = 1.0
 
 #: A standby asks for the lock this long after it should have expired, because Redis counts in milliseconds.
 EXPIRY_MARGIN_SECONDS = 0.002
@@ -92,33 +82,16 @@ class RedisScheduler(Scheduler):
         super().__init__(app, lazy=True, **kwargs)
         complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
         self._context = Context.of(app)
-        self._redis, config = self._context.redis, self._context.config
-        lock = None if config.lock_key is None else self._redis.lock()
-        self._log = log = ScheduleLog(self._redis)
-        self._pausing = Pausing(log)
-        self._leadership = leadership = Leadership(lock, self._begin_to_lead, self._context, log)
-        self._notifier = self._redis.notifier()
-        self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
-        self._foreign_keys = ForeignKeys(self._redis)
-        self._repair = Repair(self._context, self._foreign_keys, lambda: store_lost(app, self.setup_schedule))
-        self._zone_change, self._edits = ZoneChange(self._context), Edits(self._context)
-        self._schedule_id = ""
-        self._outage = Outage(config.retry_period, self._max_wait, log)
-        self._fault = Fault()
-        self._broker = Broker(app, config.publish_timeout, self.Producer, log.broker_returned, log.broker_left)
         self._sender = Sender(self)
-        self._counts, self._clock = counts_for(config), ServerClock()
-        self._dispatcher = Dispatcher(
-            app, self._broker, self._counts, send=self._send_run, renew_lock=leadership.renew, entry_class=self.Entry
+        self._beat = BeatParts(
+            self._context,
+            make_producer=self.Producer,
+            send=self._send_run,
+            entry_class=self.Entry,
+            max_interval=self.max_interval,
         )
-        self._monitor = Monitor(self._context, self._counts)
-        self._heartbeat = Heartbeat(
-            self._context, lock, self._counts, self._broker, self._clock, is_embedded=lambda: self.is_embedded
-        )
-        self._passes = Passes(self._counts)
-        parts = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)
-        self._observer = Observer(BeatParts(self._context, self._counts, leadership, *parts, self.max_interval))
-        self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
+        self._observer = Observer(self._beat)
+        self._schedule_id = ""
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on this host's clock.
@@ -135,52 +108,55 @@ class RedisScheduler(Scheduler):
             StoreError: Redis could not be reached for longer than ``redisbeater_retry_period``.
             ImproperlyConfigured: the server may evict keys, and ``redisbeater_key_expiry_check`` is ``"raise"``.
         """
+        beat = self._beat
         if self.worker is not None:
             self.worker.exit_if_ended()
-        if self._fault.retry_in > 0:
-            return min(self._fault.retry_in, self._max_wait)
-        self._in_tick = True
-        self._passes.begin()
+        if beat.fault.retry_in > 0:
+            return min(beat.fault.retry_in, beat.max_wait)
+        self._in_tick, beat.heartbeat.is_embedded = True, self.is_embedded
+        beat.passes.begin()
         try:
             delay = self._pass()
         except StoreError as exc:
-            delay = self._outage.failed(exc)
+            delay = beat.outage.failed(exc)
             if not isinstance(exc, StoreUnavailable):
                 self._name_foreign_keys()
-            self._passes.end()
+            beat.passes.end()
             return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
         except Exception as exc:
-            self._fault.failed(exc)
+            beat.fault.failed(exc)
             self._give_up_claim_and_lock()
-            return min(self._fault.retry_in, self._max_wait)
+            return min(beat.fault.retry_in, beat.max_wait)
         finally:
             self._in_tick = False
-        self._outage.succeeded(has_written=self._heartbeat.role in ("leader", "active"))
-        self._fault.ended()
-        self._passes.end()
+        beat.outage.succeeded(has_written=beat.heartbeat.role in ("leader", "active"))
+        beat.fault.ended()
+        beat.passes.end()
         return delay
 
     def _pass(self) -> float:
-        self._finish_earlier_dispatch()
+        beat = self._beat
+        if self._dispatch is not None:
+            self._finish_earlier_dispatch()
         if self.is_served:
-            self._notifier.listen()
+            beat.notifier.listen()
         try:
-            if not self._leadership.renew() and not self._leadership.acquire(self._when_lock_lost()):
+            if not (beat.leadership.renew() or beat.leadership.acquire(self._begin_to_lead, self._when_lock_lost())):
                 return self._stand_by()
-            self._heartbeat.lead(has_lock=bool(self._leadership.token))
-            if not self._zone_change.is_done:
-                self._zone_change.step()
+            beat.heartbeat.lead(has_lock=bool(beat.leadership.token))
+            if not beat.zone_change.is_done:
+                beat.zone_change.step()
                 return 0.0
             if not self.is_served or host_seconds() >= self._look_at:
                 self._run_due()
         except FormatTooNew as exc:
-            self._leadership.refuse(exc)
+            beat.leadership.refuse(exc)
             return self._stand_by()
-        self._repair.step()
-        self._monitor.step()
-        self._edits.step()
+        beat.repair.step(self.setup_schedule)
+        beat.monitor.step()
+        beat.edits.step()
         return self._wait()
 
     def _finish_earlier_dispatch(self) -> None:
@@ -190,13 +166,13 @@ class RedisScheduler(Scheduler):
         except StoreUnavailable:
             raise
         except StoreError:
-            self._leadership.renew()
+            self._beat.leadership.renew()
             raise
 
     def _name_foreign_keys(self) -> None:
         """Log which key of the schedule another program overwrote, if that is why Redis refused a command."""
         with suppress(StoreError):
-            self._foreign_keys.check()
+            self._beat.foreign_keys.check()
 
     def _give_up_claim_and_lock(self) -> None:
         """Release what a failed pass has claimed, and the lock: a standby may not meet the same error."""
@@ -205,10 +181,10 @@ class RedisScheduler(Scheduler):
         except StoreError:  # the next pass finishes it
             pass
         except Exception as exc:
-            self._fault.failed(exc)
+            self._beat.fault.failed(exc)
             self._dispatch = None  # its leases end by themselves
         with suppress(Exception):
-            self._leadership.resign()
+            self._beat.leadership.resign()
 
     # Lead, or stand by
 
@@ -217,30 +193,32 @@ class RedisScheduler(Scheduler):
         return self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
 
     def _begin_to_lead(self) -> None:
-        self._redis.adopt_format()
-        self._foreign_keys.check()
+        beat, redis = self._beat, self._context.redis
+        redis.adopt_format()
+        beat.foreign_keys.check()
         self._look_at = 0.0
-        self._heartbeat.server = self._redis.server()
-        check_eviction(self._redis, self._context.config.key_expiry_check)
-        self._zone_change.begin()
+        beat.heartbeat.server = redis.server()
+        check_eviction(redis, self._context.config.key_expiry_check)
+        beat.zone_change.begin()
         self.setup_schedule()
-        self._repair.begin()
+        beat.repair.begin()
 
     def _stand_by(self) -> float:
-        self._heartbeat.stand_by()
-        self._broker.retry_for_standby()
-        delay = min(self._max_wait, self._leadership.free_in + EXPIRY_MARGIN_SECONDS)
+        beat = self._beat
+        beat.heartbeat.stand_by()
+        beat.broker.retry_for_standby()
+        delay = min(beat.max_wait, beat.leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
             return delay
-        with self._passes.waiting():
-            self._notifier.wait_for_release(delay)
+        with beat.passes.waiting():
+            beat.notifier.wait_for_release(delay)
         return 0.0
 
     def setup_schedule(self) -> None:
         """Store the static entries of the app in the schedule; called when this beat begins to lead."""
         declared = dict(self.app.conf.beat_schedule)
         self.install_default_entries(declared)
-        reconcile(self.app, declared, self.Entry)
+        reconcile(self._context, declared, self.Entry)
 
     def install_default_entries(self, data: dict[str, Any]) -> None:
         """Add Celery's own task that deletes old results, for backends that do not expire them."""
@@ -249,50 +227,58 @@ class RedisScheduler(Scheduler):
     # Claim, dispatch, commit
 
     def _run_due(self) -> None:
-        if self._broker.is_unavailable and not self._broker.is_ready():
-            self._look_at = self._broker.retry_at
+        beat = self._beat
+        if beat.broker.is_unavailable and not beat.broker.is_ready():
+            self._look_at = beat.broker.retry_at
             return
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
                 claim = self._claim()
-                self._dispatch = self._dispatcher.dispatch(claim)
+                self._dispatch = beat.dispatcher.dispatch(claim) if claim.entries else None
         except LockNotOwnedError:
-            self._counts.count_claim("fenced")
-            self._leadership.invalidate()
+            beat.counts.count_claim("fenced")
+            beat.leadership.invalidate()
             self._look_at = 0.0
             return
         except ZoneChanging:  # without a lock, another beat may have begun to plan entries again
-            self._leadership.restart()
+            beat.leadership.restart()
             self._look_at = 0.0
             return
         except SchedulePaused as exc:
-            self._counts.count_claim("paused")
-            self._heartbeat.pause(True)
-            self._look_at = host_seconds() + self._pausing.began(exc, self.max_interval)
+            beat.counts.count_claim("paused")
+            beat.heartbeat.pause()
+            self._look_at = host_seconds() + beat.pausing.began(exc, self.max_interval)
             return
-        self._dispatch.publish()
-        self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
-        self._finish_dispatch()
-        self._dispatcher.resends.step(claim, self._leadership.token)
-        self._look_at = claim.look_again_at(self.max_interval, self._dispatcher.pace.ready_at)
-        self._log.held_back(self._dispatcher.pace.observe(claim))
+        if self._dispatch is None:
+            beat.claim_limit.record(0, removed=len(claim.removed))
+        else:
+            self._dispatch.publish()
+            beat.claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
+            self._finish_dispatch()
+        beat.dispatcher.resends.step(claim, beat.leadership.token)
+        self._look_at = claim.look_again_at(self.max_interval, beat.dispatcher.pace.ready_at)
+        if (seconds := beat.dispatcher.pace.observe(claim)) is not None:
+            beat.log.add("held_back", seconds=seconds)
 
     def _claim(self) -> Claim:
-        limit = self._claim_limit
-        token, line = self._leadership.token, self._heartbeat.next_line()
-        claim = self._redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
-        self._counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
-        self._pausing.ended()
-        self._heartbeat.claimed(claim.now, claim.entries)
-        self._clock.observe(claim.now, asked_at=claim.asked_at)
-        report_removed(claim, self._redis.keys)
+        beat = self._beat
+        limit = beat.claim_limit
+        token, line = beat.leadership.token, beat.heartbeat.next_line()
+        claim = self._context.redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
+        beat.counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
+        if beat.pausing.is_on:
+            beat.pausing.ended()
+        beat.heartbeat.claimed(claim.now, claim.entries)
+        beat.clock.observe(claim.now, asked_at=claim.asked_at)
+        if claim.removed:
+            report_removed(claim, self._context.redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error(
                 "Redis lost the schedule, or a backup was restored: storing static entries again; see redisbeater list"
             )
-            self._leadership.restart()
+            beat.leadership.restart()
         if self._schedule_id != claim.schedule_id:
-            self._foreign_keys.check_identity(claim.schedule_id)
+            beat.foreign_keys.check_identity(claim.schedule_id)
         self._schedule_id = claim.schedule_id
         return claim
 
@@ -312,11 +298,6 @@ class RedisScheduler(Scheduler):
         complete_next_line(None)  # Celery may not have logged the line
         return error
 
-    def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
-        """Send one run by Celery's own path, with prepared texts of its arguments."""
-        self._sender.prepare(entry)
-        return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
-
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Return the entry unchanged: the commit sets its next fire time, after the run was sent."""
         return entry
@@ -324,14 +305,15 @@ class RedisScheduler(Scheduler):
     # Wait
 
     def _wait(self) -> float:
-        delay = 0.0 if self._monitor.is_behind else max(self._look_at - host_seconds(), 0.0)
+        beat = self._beat
+        delay = 0.0 if beat.monitor.is_behind else max(self._look_at - host_seconds(), 0.0)
         if not self.is_served or not delay:
             return delay
-        with self._passes.waiting():
-            messages = self._notifier.wait(min(delay, self._max_wait))
-        self._counts.count_wakeup("message" if messages else "poll")
+        with beat.passes.waiting():
+            messages = beat.notifier.wait(min(delay, beat.max_wait))
+        beat.counts.count_wakeup("message" if messages else "poll")
         if messages:
-            self._edits.record(messages)
+            beat.edits.record(messages)
             self._look_at = 0.0
         return 0.0
 
@@ -340,14 +322,14 @@ class RedisScheduler(Scheduler):
     @property
     def producer(self) -> Any:
         """The kombu producer that sends runs, on beat's own connection."""
-        return self._broker.producer
+        return self._beat.broker.producer
 
     # What other programs see
 
     @property
     def schedule(self) -> ScheduleMapping:
         """The entries in Redis, by name."""
-        return ScheduleMapping(self.app, self.Entry)
+        return ScheduleMapping(self._context, self.Entry)
 
     def merge_inplace(self, b: dict[str, Any]) -> None:
         """Create or change entries; unlike Celery's own method, this one does not delete the others."""
@@ -361,13 +343,14 @@ class RedisScheduler(Scheduler):
         """
         if self._in_tick or self._is_closing:
             return
-        led, had_ended = self._leadership.is_leader, self._has_ended
+        beat = self._beat
+        led, had_ended = beat.leadership.is_leader, self._has_ended
         self._is_closing = self._has_ended = True
         try:
-            if not self._outage.is_on:
-                close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign, self._heartbeat.end)
-            self._notifier.close()
-            self._broker.close()
+            if not beat.outage.is_on:
+                close_within(CLOSE_SECONDS, self._finish_dispatch, beat.leadership.resign, beat.heartbeat.end)
+            beat.notifier.close()
+            beat.broker.close()
             self._observer.end()
             super().close()
         except Exception:
@@ -375,8 +358,8 @@ class RedisScheduler(Scheduler):
         finally:
             self._is_closing = False
         if not had_ended:
-            logger.info("beat ended%s", "; the lock is released" if led and not self._leadership.is_leader else "")
-            self._log.ended()
+            logger.info("beat ended%s", "; the lock is released" if led and not beat.leadership.is_leader else "")
+            beat.log.ended()
 
     def serve(self, *, is_embedded: bool) -> None:
         """Work for a beat service from now on: wait inside the tick, and answer probes and monitors."""

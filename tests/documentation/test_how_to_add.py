@@ -26,7 +26,8 @@ MOST_FILES = 3
 
 _SECTION = re.compile(r"^(\S.*)\n-{3,}\n", re.MULTILINE)
 _BLOCK = re.compile(
-    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below) ``(.+)``\n\n((?:   .*\n|\n)+)", re.MULTILINE
+    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below|a new file)(?: ``(.+)``)?\n\n((?:   .*\n|\n)+)",
+    re.MULTILINE,
 )
 
 
@@ -42,6 +43,9 @@ class Insertion:
     def put_into(self, package: Path) -> None:
         """Insert the lines beside the one line that has the anchor, as far to the right as that line."""
         path = package / self.path
+        if self.side == "a new file":
+            path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+            return
         lines = path.read_text(encoding="utf-8").splitlines()
         places = [place for place, line in enumerate(lines) if self.anchor in line]
         assert len(places) == 1, f"{self.path}: {len(places)} lines have {self.anchor!r}"
@@ -65,6 +69,22 @@ def recipes() -> dict[str, list[Insertion]]:
 
 #: For each section a program, and what it prints once the recipe is followed. It can import ``_APP`` as ``proj``.
 EFFECTS = {
+    "A field of an entry": (
+        """
+        from proj import run, store
+
+        run("create", "report", "proj.report", "--every", "1h", "--weight", "3")
+        print(store.get("report").weight, "weight" in store.export().to_text())
+        run("update", "report", "--unset", "weight")
+        print(store.get("report").weight)
+        print(run("create", "other", "proj.report", "--every", "1h", "--weight", "0").splitlines()[0])
+        """,
+        """
+        3 True
+        None
+        Error: $.weight: expected a whole number, at least 1, or None, got 0
+        """,
+    ),
     "A state of a run": (
         """
         from proj import context, store
@@ -98,16 +118,85 @@ EFFECTS = {
         ['its worker celery@w1 does not renew it']
         """,
     ),
+    "A kind of schedule": (
+        """
+        from proj import run, store
+
+        print(run("create", "howl", "proj.report", "--moon", "full").splitlines()[1].split(None, 1)[1])
+        print(store.export().to_text().count("moon"), "--moon PHASE" in run("create", "--help"))
+        print(run("create", "other", "proj.report", "--moon", "half").splitlines()[0])
+        """,
+        """
+        at each full moon
+        1 True
+        Error: $.schedule.phase: expected new or full, got 'half'
+        """,
+    ),
+    "A verb that changes entries or runs by name": (
+        """
+        from proj import run, store
+
+        for name in ("report", "other"):
+            store.create(name, "proj.report", 3600.0)
+        print(run("touch", "report", "other", "--note", "seen").count("touched, next run"))
+        print([line.details["note"] for line in store.log("report") if line.what == "touched"])
+        """,
+        """
+        2
+        ['seen']
+        """,
+    ),
+    "A metric": (
+        """
+        from proj import app
+        from prometheus_client import generate_latest
+        from redisbeater import RedisScheduler
+        from redisbeater.observe.metrics import create_registry
+        from redisbeater.sending.counts import Meter
+
+        parts = RedisScheduler(app)._beat
+        parts.counts = Meter()
+        parts.counts.count_resent("proj.report")
+        text = generate_latest(create_registry(parts)).decode()
+        print([line.split()[1] for line in text.splitlines() if line.startswith("redisbeater_resent_total")])
+        """,
+        """
+        ['1.0']
+        """,
+    ),
+    "A column of the list": (
+        """
+        import json
+        from proj import run, store
+
+        store.create("report", "proj.report", 3600.0)
+        _, head, row, *_ = run("list").splitlines()
+        print(head.split()[-1], row.split()[-1])
+        print("origin" in json.loads(run("list", "--json")))
+        """,
+        """
+        ORIGIN dynamic
+        True
+        """,
+    ),
 }
 
 _APP = """
+from types import SimpleNamespace
+
 from celery import Celery
+from click.testing import CliRunner
 from redisbeater import ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
 app = Celery("proj", broker="memory://")
 app.conf.update(redisbeater_redis_url={url!r}, redisbeater_key_prefix={prefix!r}, redisbeater_track_runs=True)
 context, store = Context.of(app), ScheduleStore(app)
+
+
+def run(*arguments):
+    return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app)).output
 
 
 @app.task

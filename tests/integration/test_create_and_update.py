@@ -25,6 +25,7 @@ from redisbeater import (
     rrule,
 )
 from redisbeater.cli import redisbeater
+from redisbeater.schedules import next_fire_time
 
 pytestmark = pytest.mark.one_server
 
@@ -96,6 +97,15 @@ def test_a_schedule_is_created_from_words(
 
     stored = store.get("a").schedule
     assert (stored.run_every.total_seconds() if isinstance(schedule, float) else stored) == schedule
+
+
+def test_a_rule_keeps_the_zone_that_its_text_names(run: Callable[..., Result], store: ScheduleStore) -> None:
+    rule = "DTSTART;TZID=Europe/Vienna:20300101T090000\nRRULE:FREQ=DAILY"
+
+    assert run("create", "a", "shop.report", "--rrule", rule, "--timezone", "UTC").exit_code == 0
+
+    summer = datetime(2030, 7, 1, tzinfo=timezone.utc)
+    assert next_fire_time(store.get("a").schedule, timezone.utc, summer) == summer.replace(hour=7)
 
 
 def test_every_option_becomes_its_field(run: Callable[..., Result], store: ScheduleStore, tmp_path: Path) -> None:

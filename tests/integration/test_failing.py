@@ -21,8 +21,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli.showing import details
 from redisbeater.cli.table import View, table
 from redisbeater.context import Context
-from redisbeater.management.rows import row_of, rows
-from redisbeater.management.search import Filter
+from redisbeater.management.search import Filter, Search
 from redisbeater.model.meta import Meta
 
 FIELDS = ("last_error", "tries", "failing_since")
@@ -141,8 +140,8 @@ def test_the_store_lists_the_failing_entries_that_owe_most_first(
 
 
 def test_the_command_line_shows_it(app: Celery, argc: RedisScheduleEntry) -> None:
-    [row] = rows(Context.of(app), Filter(task="proj.one"))
-    listed, shown = json.loads(json.dumps(row.as_dict())), row_of(Context.of(app), "argc").details()
+    [row] = Search(Context.of(app), Filter(task="proj.one")).shown()
+    listed, shown = json.loads(json.dumps(row.as_dict())), Search(Context.of(app)).one("argc").details()
 
     assert listed["state"] == shown["state"] == "failing"
     assert "2 were given" in listed["last_error"]

@@ -341,7 +341,10 @@ def test_several_files_of_one_owner_are_one(
         ({"every": 60}, "$.task: expected a task or its name, got None"),
         ({"task": "t", "every": 60, "options": {"quue": "a"}}, "$.options.quue: "),
         ({"task": "t", "at": "tomorrow"}, "$.at: 'tomorrow': expected a time such as 2026-11-23T09:00"),
-        ({"task": "t", "solar": "sunset"}, "$.solar: expected EVENT,LAT,LON such as sunset,48.2,16.4, got 'sunset'"),
+        (
+            {"task": "t", "solar": "sunset"},
+            "$.solar: expected an event, latitude and longitude such as sunset,48.2,16.4, got 'sunset'",
+        ),
         ({"task": "t", "rrule": "FREQ=DAILY"}, "$.rrule: has no DTSTART"),
         ({"task": "t", "every": 60, "jitter": "5x"}, "$.jitter: '5x': expected a duration"),
         ({"task": "t", "every": 60, "name": "b"}, "$.name: is the key of the entry already"),

@@ -18,8 +18,7 @@ from redisbeater.dispatch.job import Job
 from redisbeater.display import MOST_REDACTED
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.pausing import LiveChanges
-from redisbeater.management.rows import rows
-from redisbeater.management.search import EVERY
+from redisbeater.management.search import Search
 
 MakeScheduler = Callable[..., RedisScheduler]
 
@@ -149,7 +148,7 @@ def test_a_key_that_holds_a_text_is_listed_as_missing_beside_the_others(
     spoil("odd")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1})
 
-    assert [(row.name, row.state) for row in rows(Context.of(app), EVERY)] == [
+    assert [(row.name, row.state) for row in Search(Context.of(app)).shown()] == [
         ("good", "enabled"), ("odd", "missing"),
     ]  # fmt: skip
 

@@ -571,16 +571,18 @@ def test_an_end_that_has_passed_or_is_none_is_refused(app: Celery, until: str) -
     assert ScheduleStore(app).is_paused is None
 
 
+@pytest.mark.parametrize("text", ["not json", ""])
 def test_a_pause_that_another_program_wrote_holds_too(
-    scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str
+    scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str, text: str
 ) -> None:
-    client.set(f"{prefix}:pause", "not json")
+    client.set(f"{prefix}:pause", text)
     save_due(app, "report")
 
     assert run_due(scheduler) == []
     paused = ScheduleStore(app).is_paused
     assert paused is not None
-    assert (paused.note, paused.since) == ("not json", None)
+    assert (paused.note, paused.since) == (text, None)
+    assert ScheduleStore(app).status().pause == paused
 
 
 def test_a_pause_may_end_at_a_local_time(make_app: MakeApp) -> None:

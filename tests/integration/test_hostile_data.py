@@ -19,8 +19,7 @@ from outbox import names, run_due
 from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
-from redisbeater.management.rows import row_of, rows
-from redisbeater.management.search import EVERY
+from redisbeater.management.search import Search
 from redisbeater.store import schedule as store_entries
 
 MakeApp = Callable[..., Celery]
@@ -121,7 +120,7 @@ def test_a_small_field_that_is_too_long_counts_as_missing(
     entry = save_due(small_app, "report")
     client.hset(entry.key, field, "1" * 100_000)
 
-    assert row_of(Context.of(small_app), "report").state == "enabled"
+    assert Search(Context.of(small_app)).one("report").state == "enabled"
     assert names(run_due(make_scheduler(small_app))) == ["report"]
     assert stored(small_app, "report").total_run_count == 1
 
@@ -130,7 +129,7 @@ def test_an_entry_that_is_too_large_is_listed_as_broken(small_app: Celery, clien
     client.hset(save_due(small_app, "large").key, "definition", "x" * 50_000)
     save_due(small_app, "good")
 
-    assert [(row.name, row.state) for row in rows(Context.of(small_app), EVERY)] == [
+    assert [(row.name, row.state) for row in Search(Context.of(small_app)).shown()] == [
         ("good", "enabled"),
         ("large", "broken"),
     ]

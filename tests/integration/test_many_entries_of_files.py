@@ -16,6 +16,7 @@ from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context
 from redisbeater.management.files.export import Export
 from redisbeater.management.simulation import forecast
 
@@ -142,7 +143,7 @@ def test_a_command_that_takes_long_shows_how_far_it_is(
 
 
 def test_the_runs_of_entries_that_share_them_are_counted_for_each(app: Celery, store: ScheduleStore) -> None:
-    found = forecast(app, store.plan(file(400)))
+    found = forecast(Context.of(app), store.plan(file(400)))
 
     assert found
     assert (found.more, found.fewer, found.busiest_before) == (400 * (7 * 24 - 1), 0, 0)

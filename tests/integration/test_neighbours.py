@@ -22,7 +22,7 @@ from redisbeater import (
     ScheduleStore,
 )
 from redisbeater.beat.repair import Repair
-from redisbeater.context import Context, with_prefix
+from redisbeater.context import Context
 from redisbeater.entry_name import OWN_KEYS
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.store.keys import Keys
@@ -64,8 +64,8 @@ def contents(client: redis.Redis, longer: str) -> dict[str, bytes]:
     return {key: client.dump(key) for key in client.scan_iter(f"{longer}*") if ":answer:" not in key}
 
 
-def repair_all(app: Celery) -> Repair:
-    repair = Repair(Context.of(app))
+def repair_all(app: Celery, prefix: str | None = None) -> Repair:
+    repair = Repair(Context.of(app, prefix))
     repair.step()
     while not repair.is_done:
         repair.step()
@@ -102,7 +102,7 @@ def test_a_schedule_takes_over_no_entry_of_a_shorter_prefix(app: Celery, longer:
     OperatorStore(app).create("b:foo", "proj.work", 3600)
     store = OperatorStore(app, prefix=longer)
 
-    assert repair_all(with_prefix(app, longer)).repaired == 0
+    assert repair_all(app, longer).repaired == 0
     with pytest.raises(EntryNotFound):
         store.get("foo")
     with pytest.raises(InvalidEntry, match="belongs to another schedule"):
@@ -197,7 +197,7 @@ def test_the_list_of_failing_entries_clears_nothing_in_the_entry_of_another_sche
 
 VERBS: dict[str, Callable[[ScheduleStore], object]] = {
     "get": lambda store: store.get("b:foo"),
-    "row": lambda store: store.row("b:foo"),
+    "view": lambda store: store.view("b:foo"),
     "upcoming": lambda store: store.upcoming("b:foo"),
     "create": lambda store: store.create("b:foo", "proj.steal", 1),
     "upsert": lambda store: store.upsert(RedisScheduleEntry("b:foo", "proj.steal", 1)),

@@ -20,8 +20,7 @@ from test_executed import tagged
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context
-from redisbeater.management.rows import rows
-from redisbeater.management.search import EVERY
+from redisbeater.management.search import Search
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -238,7 +237,7 @@ def test_a_bound_out_of_range_that_another_program_wrote_does_not_break_the_list
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": now().timestamp() + 60})
     save_due(app, "good")
 
-    assert {row.name: row.state for row in rows(Context.of(app), EVERY)} == {
+    assert {row.name: row.state for row in Search(Context.of(app)).shown()} == {
         "good": "enabled", "odd": "broken",
     }  # fmt: skip
 
@@ -252,7 +251,7 @@ def test_a_custom_schedule_that_raises_does_not_break_the_listing(
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": now().timestamp() + 60})
     save_due(app, "good")
 
-    assert {row.name for row in rows(Context.of(app), EVERY)} == {"good", "odd"}
+    assert {row.name for row in Search(Context.of(app)).shown()} == {"good", "odd"}
 
 
 def test_fire_times_that_will_be_coalesced_are_no_upcoming_runs(app: Celery) -> None:

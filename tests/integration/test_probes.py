@@ -25,8 +25,8 @@ from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.observe import counting
 from redisbeater.observe.server import MOST_CLIENTS
+from redisbeater.sending import counts
 
 pytestmark = pytest.mark.one_server
 
@@ -326,7 +326,7 @@ def test_nothing_is_served_without_the_setting(
     make_scheduler(app).serve(is_embedded=False)
 
     assert threading.active_count() == before
-    assert type(counting.counts_for(Context.of(app).config)) is counting.Counts
+    assert type(counts.counts_for(Context.of(app).config)) is counts.Counts
 
 
 def test_other_paths_are_not_found_and_other_methods_not_implemented(probed: Probed) -> None:
@@ -357,7 +357,7 @@ def test_clients_that_never_end_their_requests_do_not_use_up_the_connections(pro
 def test_without_the_package_metrics_say_what_to_install(
     probe: Callable[..., Probed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "find_spec", lambda name: None)
+    monkeypatch.setattr(counts, "find_spec", lambda name: None)
     probed = probe()
     probed.scheduler.tick()
 

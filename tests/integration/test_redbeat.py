@@ -120,7 +120,7 @@ def test_a_disabled_entry_of_redbeat_is_never_due(app: Celery) -> None:
     redbeat_entry(app, enabled=False, last_run_at=ago(minutes=5)).save()
     store = OperatorStore(app)
 
-    [row], entry = store.rows().rows, store.get("job")
+    [row], entry = store.views().entries, store.get("job")
     assert (row.state, row.next, row.late) == ("disabled", None, timedelta(0))
     assert (entry.due_at, entry.score, entry.upcoming(3)) == (None, None, [])
 

@@ -547,8 +547,8 @@ def bound_current(app: Celery) -> Iterator[None]:
         (lambda store: store.health(max_late="x"), "^max_late: expected seconds or a timedelta"),
         (lambda store: store.health(require="all"), "^require: expected 'leader' or 'any', got 'all'"),
         (lambda store: store.log("a", 5.5), "^limit: expected a whole number from 1 to 10000, got 5.5"),
-        (lambda store: store.rows(0), "^number: expected a whole number, at least 1, got 0"),
-        (lambda store: store.rows(1, 0), "^size: expected a whole number, at least 1, got 0"),
+        (lambda store: store.views(0), "^number: expected a whole number, at least 1, got 0"),
+        (lambda store: store.views(1, 0), "^size: expected a whole number, at least 1, got 0"),
         (lambda store: store.simulate("2030-01-01"), "^start: expected a datetime, got '2030-01-01'"),
         (lambda store: store.upcoming(start="noon"), "^start: expected a datetime, got 'noon'"),
         (lambda store: store.history("a", since="noon"), "^since: expected a datetime, got 'noon'"),
@@ -586,6 +586,6 @@ def test_entries_are_found_by_a_task_as_by_its_name(app: Celery, store: Schedule
     store.create("b", "proj.other", 60)
 
     assert [entry.name for entry in store.list(task=report)] == ["a"]
-    assert [row.name for row in store.rows(task=report).rows] == ["a"]
+    assert [row.name for row in store.views(task=report).entries] == ["a"]
     assert store.simulate(task=report).entries == 1
     assert store.is_registered(report)

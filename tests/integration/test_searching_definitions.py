@@ -15,9 +15,9 @@ from support.topologies import Cluster, app_with
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.management import rows
+from redisbeater.management import search
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.search import Filter, candidates
+from redisbeater.management.search import Filter, Search
 from redisbeater.store import contents
 
 EVERY = {"__type__": "interval", "every": 60}
@@ -75,8 +75,8 @@ def _reads_all(context: Context, query: dict[str, Any]) -> set[str]:
     fields = {name: value for name, value in query.items() if name not in ("states", "text")}
     wanted, states = Filter(**fields), query.get("states", ())
     states = [states] if isinstance(states, str) else states
-    reader = rows.SearchReader(context, wanted, states, query.get("text", ""))
-    return {found.name for found in reader.read(context.redis.contents.names(), None)}
+    found = Search(context, wanted, states=states, text=query.get("text", ""))
+    return {entry.name for entry in found.read(context.redis.contents.names())}
 
 
 @pytest.mark.one_server
@@ -89,8 +89,8 @@ def test_redis_finds_what_reading_everything_finds(
         monkeypatch.setattr(contents, "FOUND_PAGE", page)
         monkeypatch.setattr(contents, "FOUND_BYTES", enough)
         for query, expected in zip(QUERIES, everything, strict=True):
-            found = store.rows(1, 200, **query)
-            assert {row.name for row in found.rows} == expected, (query, page, enough)
+            found = store.views(1, 200, **query)
+            assert {row.name for row in found.entries} == expected, (query, page, enough)
             assert found.total == len(expected), query
             assert not found.is_about
 
@@ -100,12 +100,12 @@ def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, pre
     _write(client, prefix)
     context = Context.of(app)
     unread = {"broken", "no object", "deep", "bigger"}
-    assert set(candidates(context, Filter(queue="slow"), (), "") or ()) - unread == {"slow"}
-    assert set(candidates(context, Filter(labels={"team": "a"}), (), "") or ()) - unread == {"labels"}
+    assert set(Search(context, Filter(queue="slow")).candidates or ()) - unread == {"slow"}
+    assert set(Search(context, Filter(labels={"team": "a"})).candidates or ()) - unread == {"labels"}
     disabled = {"off", "until", "until then", "text", "broken task"}
-    assert set(candidates(context, Filter(), {"disabled"}, "") or ()) - unread == disabled
-    assert candidates(context, Filter(), {"late"}, "") is None
-    assert candidates(context, Filter(), {"enabled"}, "") is None
+    assert set(Search(context, states={"disabled"}).candidates or ()) - unread == disabled
+    assert Search(context, states={"late"}).candidates is None
+    assert Search(context, states={"enabled"}).candidates is None
 
 
 @pytest.mark.one_server
@@ -133,7 +133,7 @@ def test_many_bytes_are_looked_at_in_several_calls(app: Celery, client: redis.Re
         client.hset(f"{prefix}{number}", "definition", definition)
         client.zadd(f"{prefix}:schedule", {f"{prefix}{number}": 4e9})
     client.config_resetstat()
-    assert len(candidates(Context.of(app), Filter(task="shop.report"), (), "") or ()) == 30
+    assert len(Search(Context.of(app), Filter(task="shop.report")).candidates or ()) == 30
     calls = client.info("commandstats")
     scripts = sum(calls.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
     assert scripts >= 30 * 50_000 / (contents.FOUND_BYTES + 50_000)
@@ -144,7 +144,7 @@ def test_many_bytes_are_looked_at_in_several_calls(app: Celery, client: redis.Re
 def test_a_total_of_many_is_about_right_and_that_is_said(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_COUNTED", 20)
+    monkeypatch.setattr(search, "MOST_COUNTED", 20)
     with store.bulk() as bulk:
         for number in range(45):
             bulk.upsert(RedisScheduleEntry(f"e{number:02}", "shop.report", 60.0 + number, enabled=number > 20, app=app))
@@ -152,14 +152,14 @@ def test_a_total_of_many_is_about_right_and_that_is_said(
     for number in range(3):
         client.hset(f"{prefix}x{number}", "definition", broken)
         client.zadd(f"{prefix}:schedule", {f"{prefix}x{number}": 4e9 + number})
-    pages = [store.rows(number, 20, task="shop.report") for number in (1, 2, 3, 4)]
-    assert [(page.total, page.is_about, page.number, len(page.rows)) for page in pages] == [
+    pages = [store.views(number, 20, task="shop.report") for number in (1, 2, 3, 4)]
+    assert [(page.total, page.is_about, page.number, len(page.entries)) for page in pages] == [
         (48, True, 1, 20), (48, True, 2, 20), (45, False, 3, 5), (45, False, 3, 5)
     ]  # fmt: skip
-    assert len({row.name for page in pages[:3] for row in page.rows}) == 45
-    by_name = store.rows(1, 10, states="disabled", sort="name")
-    assert ([row.name for row in by_name.rows], by_name.total) == ([f"e{number:02}" for number in range(10)], 21)
-    last = store.rows(1, 10, task="shop.report", sort="last")
+    assert len({row.name for page in pages[:3] for row in page.entries}) == 45
+    by_name = store.views(1, 10, states="disabled", sort="name")
+    assert ([row.name for row in by_name.entries], by_name.total) == ([f"e{number:02}" for number in range(10)], 21)
+    last = store.views(1, 10, task="shop.report", sort="last")
     assert (last.total, last.is_about) == (45, False)
 
 
@@ -167,7 +167,7 @@ def test_a_total_of_many_is_about_right_and_that_is_said(
 def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
     app: Celery, store: ScheduleStore, client: redis.Redis, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_COUNTED", 20)
+    monkeypatch.setattr(search, "MOST_COUNTED", 20)
     with store.bulk() as bulk:
         for number in range(400):
             bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0, enabled=False, app=app))
@@ -175,8 +175,8 @@ def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
             bulk.upsert(RedisScheduleEntry(f"on{number}", "shop.sync", 60.0, app=app))
     store.disable("on4", until=datetime.now(timezone.utc) + timedelta(hours=1))
     client.config_resetstat()
-    found = store.rows(2, 20, states="disabled")
-    assert [row.name for row in found.rows] == [f"e{number:03}" for number in range(19, 39)]
+    found = store.views(2, 20, states="disabled")
+    assert [row.name for row in found.entries] == [f"e{number:03}" for number in range(19, 39)]
     assert client.info("commandstats")["cmdstat_hmget"]["calls"] < 100
     client.config_resetstat()
     assert run("list", "--task", "shop.sync", "--names").stdout.split() == ["on0", "on1", "on2", "on3", "on4"]
@@ -190,14 +190,14 @@ def test_definitions_are_searched_on_a_cluster(cluster: Cluster) -> None:
     with store.bulk() as bulk:
         for number in range(300):
             bulk.upsert(RedisScheduleEntry(f"{number:03}", f"shop.{number % 2}", 60.0, enabled=number > 9, app=app))
-    assert store.rows(task="shop.1").total == 150
-    assert [row.name for row in store.rows(task="shop.1", states="disabled").rows] == [
+    assert store.views(task="shop.1").total == 150
+    assert [row.name for row in store.views(task="shop.1", states="disabled").entries] == [
         "001",
         "003",
         "005",
         "007",
         "009",
     ]
-    assert {row.name for row in store.rows(text="shop.1", prefix="00", states="disabled").rows} == {
+    assert {row.name for row in store.views(text="shop.1", prefix="00", states="disabled").entries} == {
         f"{number:03}" for number in (1, 3, 5, 7, 9)
     }

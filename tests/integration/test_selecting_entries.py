@@ -24,9 +24,10 @@ from click.testing import CliRunner, Result
 from support.waiting import wait_until
 
 from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
-from redisbeater.cli import redisbeater
+from redisbeater.cli import changing, redisbeater, runs
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
 from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.verbs import Verb
 from redisbeater.signals import entry_changed
 
 pytestmark = pytest.mark.one_server
@@ -137,7 +138,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
     for sort in everything:
         shown = names("--sort", sort)
         assert [name for name in shown if name != "odd"] == [entry.name for entry in store.list(sort=sort)]
-        assert [row.name for row in store.rows(sort=sort).rows] == shown
+        assert [row.name for row in store.views(sort=sort).entries] == shown
         walked, cursor = listed(sort=sort, limit=2), store.list(sort=sort, limit=2).cursor
         while cursor is not None:
             walked += listed(sort=sort, limit=2, cursor=cursor)
@@ -161,7 +162,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
         with pytest.raises(ValueError, match=problem):
             store.list(**arguments)
     with pytest.raises(ValueError, match="did you mean 'name'"):
-        store.rows(sort="naem")
+        store.views(sort="naem")
 
 
 @pytest.mark.parametrize(
@@ -449,3 +450,40 @@ def test_a_listing_is_drawn_again_until_ctrl_c(store: ScheduleStore, run: Callab
     assert result.stdout.count("now ") >= 2
     assert run("list", "--watch", "soon").exit_code == 2
     assert run("list", "--watch", "0").exit_code == 2
+
+
+# Verbs that have no command of their own
+
+
+def test_the_command_of_a_verb_says_what_became_of_each_entry(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "proj.work", 3600)
+    store.create("off", "proj.work", 3600, enabled=False)
+    command = changing.command_of(
+        Verb("record", "Record", "recorded", "operate", ScheduleStore.executed, says_next=True)
+    )
+
+    result = CliRunner().invoke(command, ["report", "off", "nosuch", "--by", "anna"], obj=SimpleNamespace(app=app))
+
+    assert result.stdout.splitlines()[0].startswith("report: recorded, next run ")
+    assert result.stdout.splitlines()[1:] == ["off: recorded"]
+    assert (result.exit_code, result.stderr) == (2, "Error: no entry named 'nosuch' in the schedule\n")
+    assert store.log("report")[0].details["by"] == "anna"
+
+
+def test_the_command_of_a_verb_asks_by_its_name(app: Celery, store: ScheduleStore) -> None:
+    store.create("a", "proj.work", 60)
+    store.create("b", "proj.work", 60)
+    command = changing.command_of(Verb("record", "Record", "recorded", "operate", ScheduleStore.executed))
+
+    result = CliRunner().invoke(command, ["--all"], obj=SimpleNamespace(app=app))
+
+    assert (result.exit_code, result.stderr) == (2, "Error: this would record 2 entries: a, b; pass --yes to do it\n")
+
+
+def test_the_command_of_a_verb_on_runs_reports_each(app: Celery) -> None:
+    app.conf.redisbeater_track_runs = True
+    command = runs.command_of(Verb("again", "Send again", "sent again", "operate", ScheduleStore.restart, of="runs"))
+
+    result = CliRunner().invoke(command, ["nosuch"], obj=SimpleNamespace(app=app))
+
+    assert (result.exit_code, "nosuch" in result.stderr) == (2, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
@@ -14,7 +15,7 @@ from click.testing import Result
 from support.topologies import Cluster, app_with
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, ImproperlyConfigured, RedisScheduleEntry, ScheduleStore
-from redisbeater.context import with_prefix
+from redisbeater.context import Context
 
 #: Which program serves makes no difference here.
 
@@ -64,14 +65,40 @@ def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: Schedule
 
 
 @pytest.mark.one_server
-def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other: str) -> None:
+def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other: str, prefix: str) -> None:
     there.create("report", "proj.work", 60)
 
     assert there.trigger("report")
-    assert there.get("report").app == app
-    assert with_prefix(app, other) is with_prefix(app, other)
-    assert with_prefix(with_prefix(app, other), ScheduleStore(app).status().prefix) is app
+    assert there.get("report").app is app
+    assert Context.of(app, other) is Context.of(app, other)
+    assert Context.of(app, prefix) is Context.of(app)
     assert repr(there) == f"<ScheduleStore of the app 'proj' below {other!r}>"
+
+
+@pytest.mark.one_server
+def test_the_app_keeps_one_thing_of_all_its_schedules(app: Celery, there: ScheduleStore) -> None:
+    there.create("report", "proj.work", 60)
+
+    assert [name for name in vars(app) if "redisbeater" in name] == ["_redisbeater_context"]
+
+
+@pytest.mark.one_server
+@pytest.mark.parametrize(
+    "copied", [lambda entry: pickle.loads(pickle.dumps(entry)), lambda entry: entry.next()], ids=["pickle", "next"]
+)
+def test_a_copy_of_an_entry_stays_in_its_schedule(
+    app: Celery, there: ScheduleStore, other: str, copied: Callable[[RedisScheduleEntry], RedisScheduleEntry]
+) -> None:
+    assert copied(there.create("report", "proj.work", 60)).key == f"{other}report"
+
+
+@pytest.mark.one_server
+def test_the_command_line_chooses_a_schedule_for_one_command(
+    app: Celery, run: Callable[..., Result], other: str, prefix: str
+) -> None:
+    run("--key-prefix", other, "list")
+
+    assert ScheduleStore(app).status().prefix == prefix
 
 
 @pytest.mark.one_server

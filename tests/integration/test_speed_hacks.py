@@ -22,7 +22,6 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler
 from redisbeater.beat.process import tune_process
 from redisbeater.broker.broker import Broker
-from redisbeater.sending.sender import Sender
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.one_server
@@ -34,7 +33,6 @@ BROKER_DB = 1
 SWITCHES: list[tuple[type, str]] = [
     (Broker, "collects_confirms"),
     (Broker, "caches_declarations"),
-    (Sender, "prepares_representations"),
 ]
 
 MakeScheduler = Callable[..., RedisScheduler]

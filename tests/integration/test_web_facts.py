@@ -13,7 +13,7 @@ from web_site import BEARER, browse
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.dashboard.views import run_actions
+from redisbeater.dashboard.views import actions
 
 pytestmark = [
     pytest.mark.one_server,
@@ -46,7 +46,7 @@ def test_what_there_was_no_time_for_is_asked_again(
     app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = _sent(store, 2)
-    monkeypatch.setattr(run_actions, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(actions, "MOST_SECONDS", -1.0)
     web = browse(app)
     page = web.post("/runs/stop", data={"id": ids, "note": "a <b>"}).text
     assert "0 of 2 runs asked to stop" in page

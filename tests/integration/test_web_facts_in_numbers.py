@@ -22,7 +22,7 @@ from redisbeater.dashboard import create_app, hub, token
 from redisbeater.dashboard import site as recent_status
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.management import future as held
-from redisbeater.management import rows
+from redisbeater.management import search
 
 pytestmark = [
     pytest.mark.one_server,
@@ -122,7 +122,7 @@ def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, stor
 def test_more_than_are_counted_are_about_so_many(
     app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_COUNTED", 20)
+    monkeypatch.setattr(search, "MOST_COUNTED", 20)
     with store.bulk() as bulk:
         for number in range(120):
             bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, app=app))

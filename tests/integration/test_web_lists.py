@@ -6,7 +6,8 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import uvicorn
 from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
-from web_site import browse
+from web_site import SECRET, browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -178,7 +179,7 @@ def test_the_search_finds_what_reading_everything_finds(
     client.hset(f"{prefix}escaped", "definition", escaped)
     client.hset(f"{prefix}broken text", "definition", "{ shop.report")
     client.zadd(f"{prefix}:schedule", {f"{prefix}escaped": 1, f"{prefix}broken text": 1})
-    everything = store.rows(1, 200).rows
+    everything = store.views(1, 200).entries
     for text in [
         "morning", "SHOP.", "shop.o", "a/b", "ss", "k", "\\", "\\s", '"', "fi", "r&d", "<b>", "ü", "Ü", "text", "e",
         "%s",
@@ -186,7 +187,7 @@ def test_the_search_finds_what_reading_everything_finds(
     ]:  # fmt: skip
         fields = {row.name: (row.name, row.task, row.description) for row in everything}
         expected = {name for name, texts in fields.items() if any(text.casefold() in each.casefold() for each in texts)}
-        assert {row.name for row in store.rows(1, 200, text=text).rows} == expected, text
+        assert {row.name for row in store.views(1, 200, text=text).entries} == expected, text
 
 
 def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleStore) -> None:
@@ -199,7 +200,7 @@ def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleSto
             bulk.upsert(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
     assert {"\N{LATIN SMALL LETTER SHARP S}", "\N{KELVIN SIGN}", "\N{LATIN SMALL LIGATURE FFI}"} <= set(folding)
     for letter, folded in folding.items():
-        found = {row.name for row in store.rows(1, 200, text=f"(({folded}").rows}
+        found = {row.name for row in store.views(1, 200, text=f"(({folded}").entries}
         assert str(ord(letter)) in found, letter
 
 
@@ -212,13 +213,13 @@ def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, clie
     client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 100 + number for number in range(70)})
     client.hset(keys.entry("late 69"), mapping={"claim": "x", "fire_time": now - 500, "look_at": now + 20})
     client.zadd(keys.schedule, {keys.entry("late 69"): now + 20})
-    pages = [store.rows(number, 30, states="late") for number in (1, 2, 3)]
+    pages = [store.views(number, 30, states="late") for number in (1, 2, 3)]
     assert [(page.total >= 69, page.pages) for page in pages] == [(True, 3)] * 3
-    found = [row.name for page in pages for row in page.rows]
+    found = [row.name for page in pages for row in page.entries]
     assert sorted(found) == [f"late {number:02}" for number in range(70)]
     assert found[1:30] == [f"late {number:02}" for number in range(29)]
-    assert all(row.late > timedelta(seconds=1) for page in pages for row in page.rows)
-    assert store.rows(9, 30, states="late").number == 3
+    assert all(row.late > timedelta(seconds=1) for page in pages for row in page.entries)
+    assert store.views(9, 30, states="late").number == 3
 
 
 def test_the_command_serves_the_schedule_of_another_prefix(
@@ -252,3 +253,49 @@ def test_the_command_serves_the_schedule_of_another_prefix(
     assert web.get("/entry?name=here").status_code == 404
     for key in client.scan_iter(f"{other}*"):
         client.delete(key)
+
+
+@contextmanager
+def _watching(client: redis.Redis, prefix: str) -> Iterator[list[str]]:
+    """Yield the commands about a schedule that the server takes meanwhile; those of a script count with it."""
+    sent: list[str] = []
+    with client.monitor() as monitor:
+        yield sent
+        client.echo("the end")
+        for each in monitor.listen():
+            if each["command"].endswith("the end"):
+                return
+            if each["client_type"] != "lua" and (prefix in each["command"] or each["command"] == "INFO"):
+                sent.append(each["command"])
+
+
+@pytest.mark.parametrize("number", [6, 300])
+def test_the_list_of_entries_asks_redis_four_times_at_most(
+    app: Celery, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler], number: int
+) -> None:
+    with ScheduleStore(app).bulk() as bulk:
+        for place in range(number):
+            bulk.upsert(RedisScheduleEntry(f"{place:03}", "shop.report", 3600.0 + place, app=app))
+    make_scheduler(app).tick()
+    web = browse(app, headers={"X-Redisbeater": "1"})
+    web.post("/login", data={"secret": SECRET})
+    web.get("/")
+    with _watching(client, prefix) as sent:
+        text = web.get("/").text
+    assert f'data-entry="{min(number, 50) - 1:03}"' in text
+    assert "leads" in text
+    assert len(sent) <= 4, sent  # session, status, entries, runs
+
+
+def test_rows_that_are_drawn_again_are_read_together(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    names = [f"{place:02}" for place in range(20)]
+    for name in names:
+        store.create(name, "shop.report", 86_400.0)
+    web = browse(app)
+    web.get("/")
+    with _watching(client, prefix) as sent:
+        text = web.get("/", params={"name": names}, headers={"HX-Request": "true"}).text
+    assert all(f'data-entry="{name}"' in text for name in names)
+    assert len(sent) <= 4, sent  # status, entries, runs; and the log, for nobody leads

@@ -114,7 +114,7 @@ def test_all_that_match_fit_into_the_form_that_asks(app: Celery, store: Schedule
     assert f"240 match; one form changes the first {len(names)}." in page
     answer = web.post("/entries/disable", data={"name": names, "confirm": "1"})
     assert answer.status_code == 200
-    assert store.rows(1, 1, states=["disabled"]).total == len(names) > 100
+    assert store.views(1, 1, states=["disabled"]).total == len(names) > 100
 
 
 def test_only_a_page_of_the_enabled_entries_is_read(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:

@@ -109,6 +109,10 @@ NEW_YORK, KOLKATA = "America/New_York", "Asia/Kolkata"
             id="elapsed-time-is-never-silent-for-the-difference",
         ),
         pytest.param(
+            cron("30 */5 * * * *"), NEW_YORK, "2026-12-05 22:12", "2026-12-05 22:15:30", "2026-12-05 22:10:30",
+            "2026-12-05 22:15:30", id="nor-are-expressions-with-seconds",
+        ),
+        pytest.param(
             crontab(30, 2), NEW_YORK, "2026-03-08 02:00", "2026-03-08 02:30", "2026-03-07 02:30", "2026-03-08 07:00",
             id="in-the-gap-of-the-new-zone",
         ),

@@ -19,7 +19,7 @@ from celery import Celery
 from hypothesis import strategies as st
 
 from redisbeater import EntryNotFound, RedisBeaterError, RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.context import with_prefix
+from redisbeater.context import Context
 from redisbeater.management.operator_store import OperatorStore
 from support.hostile_site import captured_log, is_same
 
@@ -61,7 +61,7 @@ VERBS: dict[str, Verb] = {
     "enable many": lambda store, name, other: store.enable_many([name, other]),
     "retry": lambda store, name, _: store.retry(name),
     "restart": lambda store, name, _: [store.restart(run.id) for run in store.runs(name, 1)],
-    "look at all": lambda store, _, __: (store.rows(), store.history(), store.deleted()),
+    "look at all": lambda store, _, __: (store.views(), store.history(), store.deleted()),
     "look": lambda store, name, _: (store.runs(name), store.run_counts(name), store.log(name), store.why(name)),
 }
 OTHERS = ["beat", "another language", "lost member", "lost schedule"]
@@ -147,7 +147,7 @@ class Neighbours:
                 self.client.zadd(f"{prefix}:schedule", {prefix + name: 0})
 
     def _beat(self, prefix: str) -> None:
-        with closing(RedisScheduler(with_prefix(self.app, prefix))) as scheduler:
+        with Context.using(self.app, prefix), closing(RedisScheduler(self.app)) as scheduler:
             for _ in range(3):
                 scheduler.tick()
 

@@ -39,7 +39,8 @@ FLOORS = (
     ("entry",),
     ("sending",),
     ("management", "beat", "dispatch", "runs"),
-    ("results", "observe"),
+    ("results", "parts"),
+    ("observe",),
     ("scheduler", "testing"),
     ("serving",),
     ("",),  # the public names of the package

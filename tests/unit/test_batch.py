@@ -9,8 +9,9 @@ import pytest
 from moments import utc
 
 from redisbeater.context import Context
-from redisbeater.dispatch.batch import Batch
+from redisbeater.dispatch.batch import Batch, PlannedEntry
 from redisbeater.dispatch.job import Job
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.plan import Plan
@@ -39,6 +40,12 @@ def batch(job: Job) -> Batch:
     return batch
 
 
+def published(job: Job, *messages: int, first: int = 0, runs: int | None = None) -> PlannedEntry:
+    """Return a job as it is once runs of it have left in these messages; ``runs``: how many were to leave."""
+    due = [RedisScheduleEntry()] * (len(messages) if runs is None else runs)
+    return PlannedEntry(job, first=first, runs=due, messages=[range(number, number + 1) for number in messages])
+
+
 def up_to(number: int) -> Callable[[range], bool]:
     """Return what a broker says that has accepted the messages up to a number."""
     return lambda messages: messages[-1] <= number
@@ -49,15 +56,15 @@ def sent_runs(batch: Batch) -> int:
 
 
 def test_an_entry_catches_up_once_its_first_run_is_accepted(batch: Batch, job: Job) -> None:
-    batch.mark_in_flight(job, [range(1, 2)])
+    batch.mark_in_flight(published(job, 1))
     batch.confirm(up_to(1))
 
     assert sent_runs(batch) == 1
-    assert [(waiting.job, waiting.sent) for waiting in batch.catch_up] == [(job, 1)]
+    assert [(waiting.job, waiting.first) for waiting in batch.catch_up] == [(job, 1)]
 
 
 def test_an_entry_whose_catching_up_was_ended_early_waits_for_the_next_claim(batch: Batch, job: Job) -> None:
-    batch.mark_in_flight(job, [range(1, 2)], is_whole=False)
+    batch.mark_in_flight(published(job, 1, runs=2))
     batch.confirm(up_to(1))
 
     assert sent_runs(batch) == 1
@@ -65,7 +72,7 @@ def test_an_entry_whose_catching_up_was_ended_early_waits_for_the_next_claim(bat
 
 
 def test_a_run_that_is_not_accepted_ends_the_catching_up(batch: Batch, job: Job) -> None:
-    batch.mark_in_flight(job, [range(1, 2), range(2, 3)])
+    batch.mark_in_flight(published(job, 1, 2))
     batch.confirm(up_to(1))
 
     assert sent_runs(batch) == 1
@@ -73,7 +80,7 @@ def test_a_run_that_is_not_accepted_ends_the_catching_up(batch: Batch, job: Job)
 
 
 def test_an_entry_of_which_nothing_is_accepted_is_sent_again(batch: Batch, job: Job) -> None:
-    batch.mark_in_flight(job, [range(1, 2)])
+    batch.mark_in_flight(published(job, 1))
     batch.confirm(up_to(0))
 
     assert not batch.done
@@ -84,7 +91,7 @@ def test_an_entry_of_which_nothing_is_accepted_is_sent_again(batch: Batch, job: 
 def test_entries_of_which_nothing_is_accepted_are_sent_again_oldest_first(batch: Batch, job: Job) -> None:
     younger = job._replace(claimed=job.claimed._replace(key="younger"))
     for each in (job, younger):
-        batch.mark_in_flight(each, [range(1, 2)])
+        batch.mark_in_flight(published(each, 1))
 
     batch.requeue_in_flight()
 
@@ -92,9 +99,9 @@ def test_entries_of_which_nothing_is_accepted_are_sent_again_oldest_first(batch:
 
 
 def test_an_entry_whose_first_runs_are_accepted_is_committed_and_not_sent_again(batch: Batch, job: Job) -> None:
-    batch.mark_in_flight(job, [range(1, 2)])
+    batch.mark_in_flight(published(job, 1))
     batch.confirm(up_to(1))
-    batch.mark_in_flight(job, [range(2, 3)], first=1)
+    batch.mark_in_flight(published(job, 2, first=1))
     batch.confirm(up_to(1))
 
     assert batch.requeue_in_flight() == 0

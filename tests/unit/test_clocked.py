@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
-from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.zones import instant_of
 
 UTC = timezone.utc

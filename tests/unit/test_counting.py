@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from redisbeater.model.skip import Reason, Skip
-from redisbeater.observe.counting import MOST_TASKS, Meter
 from redisbeater.observe.metrics import CATALOGUE, RUN_BOUNDS, MetricKind, RunTotals
-from redisbeater.sending.counts import LATENESS_BOUNDS, Counts, Histogram
+from redisbeater.sending.counts import LATENESS_BOUNDS, MOST_TASKS, Counts, Histogram, Meter
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 

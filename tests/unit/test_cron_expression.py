@@ -22,10 +22,9 @@ from redisbeater import RedisScheduleEntry, describe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.schedules.budget import SEARCHING_STEPS
-from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.cron_expression import cron, cron_expression
-from redisbeater.schedules.description import clock_change_note
-from redisbeater.schedules.timetable import Timetable, next_fire_time
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.timetable import Timetable, clock_change_note, next_fire_time
 
 UTC = timezone.utc
 MICROSECOND = timedelta(microseconds=1)

@@ -17,9 +17,9 @@ from moments import utc
 from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.cron_expression import cron, cron_expression
 from redisbeater.schedules.crontab import is_repeating, next_fire_time
+from redisbeater.schedules.kinds import ScheduleCodec
 
 UTC = timezone.utc
 SUN, MON, TUE, WED, THU, FRI, SAT = range(7)

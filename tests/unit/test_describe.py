@@ -15,9 +15,9 @@ from support.examples import examples
 
 from redisbeater.schedules.cron_expression import cron
 from redisbeater.schedules.crontab import is_repeating
-from redisbeater.schedules.description import describe
 from redisbeater.schedules.english import join_words, ordinal, zone_text
 from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.kinds import describe
 from redisbeater.schedules.rrule.rrule import rrule
 
 VIENNA = ZoneInfo("Europe/Vienna")

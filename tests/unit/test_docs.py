@@ -18,13 +18,17 @@ from support.pages import DOCS, python_blocks
 
 from redisbeater.config.settings import Config
 from redisbeater.config.values import PREFIX
-from redisbeater.model.policies import WORDED
+from redisbeater.model.fields import FIELDS, Word
 from redisbeater.store.keys import refusal
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "redisbeater"
 CONTRIBUTING = ROOT / "CONTRIBUTING.rst"
 PAGES = sorted(DOCS.glob("*.rst"))
+
+
+#: A row of a table that explains one field, up to its next cell or row.
+ROW = r"^   \* - ``(\w+)``\n     - (.+?)(?=\n   \* -|\n     -|\n\n)"
 
 
 def load(path: Path) -> Any:
@@ -67,9 +71,20 @@ def test_the_refusal_of_newer_data_names_a_page_and_a_section_that_are_there() -
 def test_the_words_of_policies_are_explained_as_the_form_of_the_web_page_explains_them() -> None:
     page = (DOCS / "policies.rst").read_text(encoding="utf-8")
     explained = re.findall(r'^   ``(\w+)`` \| ``"(\w+)"`` \| (.+)$', page, re.MULTILINE)
+    kinds = {name: field.kind for name, field in FIELDS.items()}
+    words = [(name, each) for name, kind in kinds.items() if isinstance(kind, Word) for each in kind.choices]
 
-    assert explained == [(field, word.value, word.sentence) for field, words in WORDED.items() for word in words]
+    assert explained == [(name, each.value, each.sentence) for name, each in words]
     assert all(sentence.endswith(".") for _, _, sentence in explained)
+
+
+def test_each_field_is_explained_as_the_command_line_and_the_web_page_explain_it() -> None:
+    pages = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("entries.rst", "policies.rst"))
+    rows = [f"{name}: {' '.join(text.split())}" for name, text in re.findall(ROW, pages, re.MULTILINE | re.DOTALL)]
+    since = {name: "" if field.since == "1.0" else f" New in {field.since}." for name, field in FIELDS.items()}
+    wanted = [f"{name}: {field.sentence}{since[name]}" for name, field in FIELDS.items()]
+
+    assert not [text for text in wanted if not any(row.startswith(text) for row in rows)]
 
 
 def logged() -> Iterator[str]:

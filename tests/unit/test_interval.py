@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from moments import local, utc
 from support.examples import examples
 
-from redisbeater.schedules.interval import clocked, count, counts_from_last, every, latest, next_fire_time
+from redisbeater.schedules import Timetable, next_fire_time
+from redisbeater.schedules.interval import clocked, every
 
 UTC = timezone.utc
 
@@ -78,7 +79,7 @@ def test_an_interval_may_be_set_in_seconds(run_every: Any) -> None:
     ],
 )
 def test_which_schedules_count_from_their_last_fire_time(schedule_: Any, expected: bool) -> None:
-    assert counts_from_last(schedule_) is expected
+    assert (Timetable(schedule=schedule_, zone=UTC).period is not None) is expected
 
 
 # -- missed ones, by arithmetic
@@ -98,14 +99,16 @@ def test_which_schedules_count_from_their_last_fire_time(schedule_: Any, expecte
 def test_fire_times_of_an_interval_between_two_instants(
     run_every: float, first: str, last: str, newest: str, number: int
 ) -> None:
-    interval = schedule(run_every)
+    table = Timetable(schedule=schedule(run_every), zone=UTC)
 
-    assert latest(interval, utc(first), utc(last)) == utc(newest)
-    assert count(interval, utc(first), utc(last)) == number
+    assert table.newest(utc(first), utc(last)) == utc(newest)
+    assert table.count(utc(first), utc(last)).number == number
 
 
 def test_an_interval_has_no_fire_time_before_it_starts() -> None:
-    assert count(schedule(60), utc("2026-06-10 12:00"), utc("2026-06-10 11:59:59.999999")) == 0
+    table = Timetable(schedule=schedule(60), zone=UTC)
+
+    assert table.count(utc("2026-06-10 12:00"), utc("2026-06-10 11:59:59.999999")).number == 0
 
 
 # -- relative

@@ -19,6 +19,7 @@ from redisbeater.model.fields import POLICY_FIELDS, checked_policies, read_polic
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
 
 DEFAULTS: dict[str, Any] = {
+    "timezone": None,
     "start_at": None,
     "end_at": None,
     "max_runs": None,

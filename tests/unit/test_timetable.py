@@ -128,6 +128,13 @@ def test_which_instants_lie_between_the_bounds(instant: str, includes: bool, is_
     assert (bounded.includes(utc(instant)), bounded.is_past_end(utc(instant))) == (includes, is_past_end)
 
 
+@pytest.mark.parametrize("relative", [False, True])
+def test_an_interval_fires_on_the_grid_of_its_start_whether_it_is_aligned_or_not(relative: bool) -> None:
+    bounded = timetable(schedule(3600, relative=relative), start="2026-07-01 00:30")
+
+    assert [bounded.is_on_given_grid(utc(f"2026-07-01 {time}")) for time in ("02:30", "03:00")] == [True, False]
+
+
 def test_an_rrule_s_local_times_are_in_its_own_zone() -> None:
     vienna = ZoneInfo("Europe/Vienna")
     rule = rrule("DAILY", dtstart=datetime(2026, 7, 1, 9, tzinfo=vienna))

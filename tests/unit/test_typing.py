@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from typing import get_args, get_type_hints
 import pytest
 
 import redisbeater
+from redisbeater.config.settings import Config
 from redisbeater.entry import FIELDS
-from redisbeater.model.fields import EntryChanges, EntryFields
+from redisbeater.model.fields import FIELDS as TABLE
+from redisbeater.model.fields import INHERITED, NO_LABELS, REDBEAT_FIELDS, EntryChanges, EntryFields, StoredFields
 from redisbeater.model.policies import (
     Anchor,
     AnchorWord,
@@ -23,6 +26,7 @@ from redisbeater.model.policies import (
     Overlap,
     OverlapWord,
 )
+from redisbeater.model.resolved_policy import Defaults
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = Path(__file__).with_name("typed_program.py")
@@ -108,3 +112,29 @@ def test_the_fields_for_type_checkers_are_those_of_an_entry() -> None:
     assert created == {*FIELDS, "relative"} - {"name", "task", "schedule", "app"}
     assert changed == {*FIELDS} - {"name", "app", "last_run_at", "total_run_count"}
     assert get_type_hints(redisbeater.RedisScheduleEntry).keys() >= {*FIELDS}
+
+
+def test_the_parameters_of_an_entry_are_those_of_the_table_with_its_defaults() -> None:
+    parameters = inspect.signature(redisbeater.RedisScheduleEntry).parameters
+    passed = {name: parameters[name].default for name in parameters if name not in {*FIELDS, "relative"} - {*TABLE}}
+    passed.pop("unknown")
+
+    assert passed == {name: None if field.default is NO_LABELS else field.default for name, field in TABLE.items()}
+
+
+def test_the_docstring_of_an_entry_explains_each_field_of_the_table() -> None:
+    documented = re.findall(r"^        (\w+(?:, \w+)*): ", redisbeater.RedisScheduleEntry.__doc__ or "", re.MULTILINE)
+
+    assert {*TABLE} <= {name for names in documented for name in names.split(", ")}
+
+
+def test_a_definition_has_the_fields_of_the_table_with_its_defaults() -> None:
+    defaults = StoredFields._field_defaults
+
+    assert {*StoredFields._fields} - {*TABLE} == {"name", "task", "schedule", "extra"}
+    assert {name: TABLE[name].default for name in defaults} == defaults
+    assert {*TABLE} - {*defaults} == {*REDBEAT_FIELDS} - {"enabled"}
+
+
+def test_each_field_that_inherits_has_a_setting_with_a_value_for_entries() -> None:
+    assert {*INHERITED} <= {*Config.__annotations__} & {*Defaults.__annotations__}

@@ -103,7 +103,6 @@ class Heartbeat:
         counts: what became of runs.
         broker: the broker of this beat.
         clock: the server's clock as this beat sees it.
-        is_embedded: returns whether beat is part of a worker.
     """
 
     def __init__(
@@ -113,14 +112,14 @@ class Heartbeat:
         counts: Counts,
         broker: Broker,
         clock: ServerClock,
-        is_embedded: Callable[[], bool],
     ) -> None:
         #: The token that the lock holds while this beat leads; another one where there is no lock.
         self.token = lock.token if lock else new_token()
         if lock:
             lock.next_line = self.next_line
         self._redis = redis = context.redis
-        self._is_embedded = is_embedded
+        #: Whether beat is part of a worker.
+        self.is_embedded = False
         #: Whether a line may be stored: one was given to a request.
         self.may_have_line = False
         self._counts = counts
@@ -154,17 +153,16 @@ class Heartbeat:
 
     def claimed(self, now: datetime, entries: Collection[ClaimedEntry]) -> None:
         """Record a claim: the schedule is not paused, and how late its oldest entry was."""
-        self.pause(False)
+        if self._role == "paused":
+            self._role, self._due_at = self._led_as, 0.0
         if entries:
             oldest = min(entry.fire_time for entry in entries)
             self._counts.late_ms = max(round((now - oldest).total_seconds() * 1000), 0)
 
-    def pause(self, is_paused: bool) -> None:
-        """Record whether the schedule is paused; since when this beat leads stays as it is."""
-        if is_paused and self._role != "paused":
+    def pause(self) -> None:
+        """Record that the schedule is paused; since when this beat leads stays as it is."""
+        if self._role != "paused":
             self._led_as, self._role, self._due_at = self._role, "paused", 0.0
-        elif not is_paused and self._role == "paused":
-            self._role, self._due_at = self._led_as, 0.0
 
     def end(self) -> None:
         """Delete the line, if there may be one."""
@@ -198,7 +196,7 @@ class Heartbeat:
         return {
             "role": self._role,
             **self._fixed,
-            "embedded": self._is_embedded(),
+            "embedded": self.is_embedded,
             "sent": counts.sent,
             "refused": counts.refused,
             "skipped": counts.skipped,

@@ -50,11 +50,6 @@ class ScheduleLog:
         self.add("redis_away", seconds=seconds, error=error)
         redis_back.send(self._sender, seconds=seconds, error=error)
 
-    def held_back(self, seconds: float | None) -> None:
-        """Log for how long ``redisbeater_max_rate`` held due runs back, if it did."""
-        if seconds is not None:
-            self.add("held_back", seconds=seconds)
-
     def broker_returned(self, seconds: float, error: str) -> None:
         """Log for how long the broker was unavailable."""
         self.add("broker_away", seconds=seconds, error=error)
@@ -101,15 +96,13 @@ class Leadership:
 
     Arguments:
         lock: the lock; None: no lock is used.
-        begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
         context: the app whose schedule it is.
         log: reports who leads.
     """
 
-    def __init__(self, lock: Lock | None, begin: Callable[[], None], context: Context, log: ScheduleLog) -> None:
+    def __init__(self, lock: Lock | None, context: Context, log: ScheduleLog) -> None:
         self._log = log
         self._lock = lock
-        self._begin = begin
         self._command_line = context.redis.command_line
         self._other_application = OtherApplication(context)
         self._leads = False
@@ -150,10 +143,11 @@ class Leadership:
         """Return whether this beat still leads; renew the lock when it is time. Called before each send."""
         return self._leads and (self._lock is None or self._lock.is_fresh or self._lock.renew())
 
-    def acquire(self, lock_lost: str) -> bool:
+    def acquire(self, begin: Callable[[], None], lock_lost: str) -> bool:
         """Lead if the lock is free, stand by if another beat holds it. Return whether this beat leads.
 
         Arguments:
+            begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
             lock_lost: ``"exit"`` or ``"standby"``: what to do when this beat led until now and lost the lock.
 
         Raises:
@@ -161,7 +155,7 @@ class Leadership:
         """
         led, self._leads = self._leads, False
         if self._lock is None or self._lock.acquire():
-            self._begin()
+            begin()
             self._leads = True
             self._logged_leader = self._refusal = ""
             if self._lock is not None and self._lock.taken_from:

@@ -109,7 +109,8 @@ class Monitor:
     def step(self) -> None:
         """Judge one page of overdue runs, if it is time; the next step judges the next page."""
         if not self._context.config.track_runs:
-            self._report_ignored()
+            if self._context.reader.ignored and not self._has_warned:
+                self._report_ignored()
             self._left.step()
             return
         if time.monotonic() < self._look_at:
@@ -124,13 +125,13 @@ class Monitor:
 
     def _report_ignored(self) -> None:
         """Log once how many entries have become due whose fields need records of runs."""
-        ignored = self._context.reader.ignored
-        if not ignored or self._has_warned or time.monotonic() < self._look_at:
+        if time.monotonic() < self._look_at:
             return
         if not self._look_at:  # the first one has just become due, and others follow
             self._look_at = time.monotonic() + COUNT_SECONDS
             return
         self._has_warned = True
+        ignored = self._context.reader.ignored
         name, field = next(iter(ignored.items()))
         logger.error(
             "%d entries have fields that need redisbeater_track_runs = True, and run as if they had not: the first is "

@@ -229,8 +229,7 @@ class Pausing:
         return longest if pause.seconds_left is None else min(pause.seconds_left + MARGIN_SECONDS, longest)
 
     def ended(self) -> None:
-        """Record that a claim found no pause."""
-        if self.is_on:
-            logger.info("the schedule is not paused any more", extra=event("schedule_resumed"))
-            self._log.resumed()
+        """Record that a claim found no pause any more."""
+        logger.info("the schedule is not paused any more", extra=event("schedule_resumed"))
+        self._log.resumed()
         self.is_on = False

@@ -232,14 +232,14 @@ def banner(context: Context) -> str:
 class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
     """Entry name -> entry; each access reads from Redis or writes to it, nothing is cached."""
 
-    def __init__(self, app: Celery, entry_class: type[RedisScheduleEntry] = RedisScheduleEntry) -> None:
-        self._app = app
+    def __init__(self, context: Context, entry_class: type[RedisScheduleEntry]) -> None:
+        self._context = context
         self._entry_class = entry_class
 
     def __getitem__(self, name: str) -> RedisScheduleEntry:
         if not is_unreserved(name):
             raise EntryNotFound(name)
-        return self._entry_class.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
+        return self._entry_class.from_key(self._context.redis.keys.entry(name), app=self._context.app)
 
     def __setitem__(self, name: str, entry: RedisScheduleEntry) -> None:
         if name != entry.name:
@@ -247,17 +247,17 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
         entry.save()
 
     def __delitem__(self, name: str) -> None:
-        if delete_entry(Context.of(self._app), name, Author.of()) is None:
+        if delete_entry(self._context, name, Author.of()) is None:
             raise EntryNotFound(name)
 
     def __contains__(self, name: object) -> bool:
-        return is_unreserved(name) and bool(Context.of(self._app).redis.load(str(name)).definition)
+        return is_unreserved(name) and bool(self._context.redis.load(str(name)).definition)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(Context.of(self._app).redis.contents.names())
+        return iter(self._context.redis.contents.names())
 
     def __len__(self) -> int:
-        return Context.of(self._app).redis.contents.count()
+        return self._context.redis.contents.count()
 
 
 #: What Celery logs before it sends a run.

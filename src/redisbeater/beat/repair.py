@@ -138,18 +138,11 @@ class Repair:
 
     Arguments:
         foreign_keys: checks at the start of each walk what other programs have overwritten.
-        store_lost: stores static entries again that the server has lost; called at the start of each walk.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        foreign_keys: ForeignKeys | None = None,
-        store_lost: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, context: Context, foreign_keys: ForeignKeys | None = None) -> None:
         self._context = context
         self._foreign_keys = foreign_keys or ForeignKeys(context.redis)
-        self._store_lost = store_lost
         self._cursor, self._failing_cursor = "0", "0"
         self._found: deque[Unscheduled] = deque()
         self._started_at = float("-inf")
@@ -168,15 +161,18 @@ class Repair:
         self._cursor, self._started_at = "0", float("-inf")
         self._found.clear()
 
-    def step(self) -> None:
-        """Repair what one page of keys holds, or as much of it as the time allows, if it is time."""
+    def step(self, store_statics: Callable[[], None] | None = None) -> None:
+        """Repair what one page of keys holds, or as much of it as the time allows, if it is time.
+
+        ``store_statics`` stores the static entries of the app; called at the start of a walk if some are lost.
+        """
         if self.is_done:
             if time.monotonic() < self._started_at + PERIOD_SECONDS:
                 return
             self._started_at = time.monotonic()
             self._foreign_keys.check()
-            if self._store_lost is not None:
-                self._store_lost()
+            if store_statics is not None:
+                self._store_lost(store_statics)
             self._mend_failing()
         deadline = time.monotonic() + STEP_SECONDS
         if not self._found:
@@ -186,6 +182,24 @@ class Repair:
             self._restore(self._next_page())
         if self.is_done:
             self._log_others()
+
+    def _store_lost(self, store_statics: Callable[[], None]) -> None:
+        """Store the static entries if some that the app declares are gone though nobody deleted them; log which.
+
+        A server that evicts keys leaves that, or another program. What
+        :func:`~redisbeater.editing.compare_and_set.delete_entry` deletes is no static entry any more, and comes back
+        when a beat begins to lead.
+        """
+        redis, declared = self._context.redis, self._context.app.conf.beat_schedule
+        names = sorted(redis.contents.statics() & set(map(str, declared)))
+        gone = {name for name, origin in redis.contents.origins(names).items() if origin is None}
+        # What could not be stored is listed as broken. Ask for that only where one is gone: this is done each minute.
+        lost = sorted(gone - redis.broken.declarations().keys()) if gone else []
+        if lost:
+            logger.warning(
+                "%d static entries are gone and nobody deleted them, storing them again: %s", len(lost), first_of(lost)
+            )
+            store_statics()
 
     def _mend_failing(self) -> None:
         """Correct the list of failing entries, as far as the time of a step allows; the next walk goes on with it."""

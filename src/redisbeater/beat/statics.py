@@ -7,14 +7,13 @@ other applications, and dynamic ones, are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater.beat.applications import declared_digest, forget_declarations, record_declared, report_taken
-from redisbeater.beat.repair import first_of
 from redisbeater.context import Context
 from redisbeater.display import shown, text_of
 from redisbeater.editing.changes import Upsert
@@ -25,7 +24,7 @@ from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import application_of
-from redisbeater.schedules import rrule
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
@@ -44,18 +43,17 @@ def add_cleanup(app: Celery, declared: dict[str, Any]) -> None:
 
 
 def reconcile(
-    app: Celery, declared: Mapping[str, Any], entry_class: type[RedisScheduleEntry] = RedisScheduleEntry
+    context: Context, declared: Mapping[str, Any], entry_class: type[RedisScheduleEntry] = RedisScheduleEntry
 ) -> None:
     """Store the new and changed declarations of an app, and delete the entries that it no longer declares.
 
     A declaration that cannot be stored is listed as broken and logged; the others are stored all the same.
     """
-    context = Context.of(app)
     statics = context.redis.contents.statics()
     origins = dict(context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)}))))
     ours = [name for name in map(str, declared) if name not in statics and _is_ours(context, origins.get(name) or "")]
     context.redis.contents.add_statics(ours)
-    upserts, failures = _upserts(context, app, declared, entry_class)
+    upserts, failures = _upserts(context, declared, entry_class)
     _restore(context, upserts, origins)
     theirs = {name: origins[name] or "" for name in upserts if _is_taken(context, name, origins[name], statics)}
     taken = {name: origin for name, origin in theirs.items() if not _is_same_cleanup(upserts[name], origin)}
@@ -70,34 +68,15 @@ def reconcile(
     record_declared(context, declared_digest(upserts, failures), len(declared))
 
 
-def store_lost(app: Celery, store: Callable[[], None]) -> None:
-    """Call ``store`` if entries that the app declares are gone though nobody deleted them, and log which.
-
-    A server that evicts keys leaves that, or another program. What
-    :func:`~redisbeater.editing.compare_and_set.delete_entry` deletes is no static entry any more, and comes back
-    when a beat begins to lead.
-    """
-    redis = Context.of(app).redis
-    names = sorted(redis.contents.statics() & set(map(str, app.conf.beat_schedule)))
-    gone = {name for name, origin in redis.contents.origins(names).items() if origin is None}
-    # What could not be stored is listed as broken. Ask for that only where one is gone: this is done each minute.
-    lost = sorted(gone - redis.broken.declarations().keys()) if gone else []
-    if lost:
-        logger.warning(
-            "%d static entries are gone and nobody deleted them, storing them again: %s", len(lost), first_of(lost)
-        )
-        store()
-
-
 def _upserts(
-    context: Context, app: Celery, declared: Mapping[Any, Any], entry_class: type[RedisScheduleEntry]
+    context: Context, declared: Mapping[Any, Any], entry_class: type[RedisScheduleEntry]
 ) -> tuple[dict[str, Upsert], dict[str, Exception]]:
     """Return by name the upserts of all declarations, and why some cannot be stored."""
     upserts: dict[str, Upsert] = {}
     failures: dict[str, Exception] = {}
     for name, fields in declared.items():
         try:
-            upserts[str(name)] = _upsert(context, _entry(app, name, fields, entry_class))
+            upserts[str(name)] = _upsert(context, _entry(context.app, name, fields, entry_class))
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             failures[str(name)] = exc
     return upserts, failures
@@ -182,7 +161,7 @@ def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleE
         raise
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
-    if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
+    if kind_of(entry.schedule).starts_over(entry.schedule):
         raise InvalidEntry("$.schedule.dtstart", "is missing: without it the rule starts over whenever beat starts")
     return entry
 

@@ -155,7 +155,8 @@ class Broker:
             except Exception as exc:
                 self.mark_unavailable(exc)
                 return False
-        self._mark_available()  # also if something else has connected since, as a request to stop a run does
+        if self.is_unavailable:  # also if something else has connected since, as a request to stop a run does
+            self._mark_available()
         return True
 
     def retry_for_standby(self) -> None:
@@ -206,14 +207,13 @@ class Broker:
             self._close()
 
     def _mark_available(self) -> None:
-        if self._unavailable_since is not None:
-            seconds = self.away_seconds
-            extra = event("broker_back", seconds=seconds, error=self.error)
-            logger.info("broker available again after %.1f s", seconds, extra=extra)
-            self._backoff.succeeded()
-            self._unavailable_since = None
-            if self._on_return is not None:
-                self._on_return(seconds, self.error)
+        seconds = self.away_seconds
+        extra = event("broker_back", seconds=seconds, error=self.error)
+        logger.info("broker available again after %.1f s", seconds, extra=extra)
+        self._backoff.succeeded()
+        self._unavailable_since = None
+        if self._on_return is not None:
+            self._on_return(seconds, self.error)
 
     def _connect(self) -> None:
         """Connect, to the next of several brokers if need be, and check that it accepts messages."""

@@ -1,4 +1,4 @@
-"""The commands that change entries: enable, disable, delete, adopt, rename, restore, skip-next."""
+"""The commands that change entries: those of VERBS, and disable, skip-next, restore, rename and adopt."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.beat.applications import forget_declarations
 from redisbeater.cli.group import (
     INTERRUPTED,
+    MOMENT,
     NAME,
     NAMES,
     BadInput,
+    Moment,
+    Times,
     ask,
     authored,
     command,
@@ -26,7 +29,6 @@ from redisbeater.cli.group import (
     labelled,
     redisbeater,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal, with_progress
@@ -41,11 +43,12 @@ from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, selected_names
+from redisbeater.management.search import Filter, Search
+from redisbeater.management.verbs import Verb
 from redisbeater.model.fields import MOST_SKIPPED
 from redisbeater.schedules.zones import read_zone
 from redisbeater.store import SAVE_PAGE, pages
-from redisbeater.times import clock_words, read_time, relative_words
+from redisbeater.times import clock_words, relative_words
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -81,8 +84,8 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
             raise BadInput("expected names, or one of --prefix, --task, --queue, --label and --all")
         if has_filter:
             wanted = Filter(prefix=prefix, task=task or None, queue=queue or None, labels=labels)
-            names = selected_names(Context.of(app), wanted, with_progress)
-            confirm(function.__name__, names, yes)
+            names = Search(Context.of(app), wanted, progress=with_progress).stored_names()
+            confirm(str(click.get_current_context().info_name), names, yes)
         function(app, names, **options)
 
     options: Sequence[Callable[..., Any]] = (
@@ -143,11 +146,12 @@ def _print_outcomes(
     done: str,
     names: Sequence[str],
     change: Callable[[Sequence[str]], Iterable[Outcome]],
-    describe: Callable[[Outcome], str],
+    view: View | None = None,
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
 
-    Ctrl-C ends it after the page that is being written, and says how many were changed until then.
+    With ``view`` the next run is said, too. Ctrl-C ends it after the page that is being written, and says how many were
+    changed until then.
 
     Raises:
         StoreError: Redis failed; the entries of the pages after that were not changed.
@@ -165,7 +169,8 @@ def _print_outcomes(
                     continue
                 changed += 1
                 if not is_brief:
-                    click.echo(f"{shown(outcome.name)}: {describe(outcome)}")
+                    more = f"; {COMES_BACK}" if outcome.is_static else _and_next_run(outcome.entry, view)
+                    click.echo(f"{shown(outcome.name)}: {done}{more}")
     except KeyboardInterrupt:
         click.echo(f"interrupted: {changed:,} of {number:,} entries {done}; the others are as they were", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -184,37 +189,29 @@ def _page_by_page(
             yield from change(page)
 
 
-@redisbeater.command()
-@command
-@selection
-@authored
-@times
-def enable(app: Celery, names: Sequence[str], *, note: str, by: str, now: str | None, is_utc: bool) -> None:
-    """Enable entries. They run again from their next fire time on.
+def command_of(verb: Verb) -> click.Command:
+    """Return the command of a verb that says no more than what became of each entry, and its next run."""
 
-    \b
-    Examples:
-      celery -A proj redisbeater enable report clean-up
-      celery -A proj redisbeater enable --prefix customer-7-
-    """
-    view = view_of(app, now, is_utc)
+    def change(app: Celery, names: Sequence[str], *, times: Times | None = None, **author: str) -> None:
+        store, view = ScheduleStore(app), times and times.view()
+        if verb.many:
+            _print_outcomes(app, verb.done, names, functools.partial(verb.many, store, **author), view)
+        else:
+            for_each(app, names, lambda name: verb.done + _and_next_run(verb.one(store, name, **author), view))
 
-    def describe(outcome: Outcome) -> str:
-        return "enabled" if outcome.entry is None else f"enabled, {_next_run(outcome.entry, view)}"
-
-    change = functools.partial(ScheduleStore(app).enable_many, note=note, by=by)
-    _print_outcomes(app, "enabled", names, change, describe)
+    line = f"celery -A proj redisbeater {verb.name}"
+    about = f"{verb.label} entries. {verb.about}\n\n\b\nExamples:\n  {line} report clean-up\n"
+    wrapped = command(selection(authored(times(change) if verb.says_next else change)))
+    return click.command(verb.name, help=f"{about}  {line} --prefix customer-7-")(wrapped)
 
 
 @redisbeater.command()
 @command
 @selection
-@click.option("--until", default="", metavar="TIME", help="Until this time, such as 2h or 'mon 09:00'.")
+@click.option("--until", type=MOMENT, help="Until this time, such as 2h or 'mon 09:00'.")
 @authored
 @times
-def disable(
-    app: Celery, names: Sequence[str], *, until: str, note: str, by: str, now: str | None, is_utc: bool
-) -> None:
+def disable(app: Celery, names: Sequence[str], *, until: Moment | None, note: str, by: str, times: Times) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
     With --until they run again by themselves from that time on; a local time is one of the entry's zone.
@@ -225,14 +222,14 @@ def disable(
       celery -A proj redisbeater disable --task proj.tasks.report --yes
       celery -A proj redisbeater disable report --until "tomorrow 09:00" --note "the printer is away"
     """
-    if not until:
+    if until is None or not until.text:
         disable_page = functools.partial(ScheduleStore(app).disable_many, note=note, by=by)
-        _print_outcomes(app, "disabled", names, disable_page, lambda _: "disabled")
+        _print_outcomes(app, "disabled", names, disable_page)
         return
-    view = view_of(app, now, is_utc)
+    view = times.view()
 
     def change(name: str) -> str:
-        moment = _until(app, name, until, view)
+        moment = until.read(view.now, zone_of(app, name))
         entry = RedisScheduleEntry(name, app=app).disable(until=moment, note=note, by=by)
         return f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
 
@@ -246,9 +243,7 @@ def disable(
 @authored
 @times
 @command
-def skip_next(
-    app: Celery, name: str, *, count: int, undo: bool, note: str, by: str, now: str | None, is_utc: bool
-) -> None:
+def skip_next(app: Celery, name: str, *, count: int, undo: bool, note: str, by: str, times: Times) -> None:
     """Leave out the next fire times of an entry. A run that beat is just sending goes on.
 
     \b
@@ -256,18 +251,10 @@ def skip_next(
       celery -A proj redisbeater skip-next report -n 2 --note "no paper"
       celery -A proj redisbeater skip-next report --undo
     """
-    view = view_of(app, now, is_utc)
+    view = times.view()
     entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
     skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
     click.echo(f"{shown(name)}: leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}")
-
-
-def _until(app: Celery, name: str, text: str, view: View) -> datetime:
-    """Return the time that a text means in the zone of an entry, however times are shown."""
-    try:
-        return read_time(text, now=view.now, zone=zone_of(app, name))
-    except ValueError as exc:
-        raise BadInput(f"--until {exc}") from exc
 
 
 def _zone(entry: RedisScheduleEntry, view: View) -> tzinfo:
@@ -280,28 +267,14 @@ def _local(entry: RedisScheduleEntry, moment: datetime, view: View) -> str:
     return f"{clock_words(local, view.now_in(zone))} {local:%Z}"
 
 
+def _and_next_run(entry: RedisScheduleEntry | None, view: View | None) -> str:
+    return f", {_next_run(entry, view)}" if view and entry and entry.enabled else ""
+
+
 def _next_run(entry: RedisScheduleEntry, view: View) -> str:
     if entry.due_at is None:
         return "never runs: the entry has finished"
     return f"next run {_local(entry, entry.due_at, view)}, {relative_words(entry.due_at, view.now)}"
-
-
-@redisbeater.command()
-@command
-@selection
-@authored
-def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
-    """Delete entries. A static entry comes back when a beat begins to lead; disable it instead.
-
-    \b
-    Examples:
-      celery -A proj redisbeater delete report clean-up
-      celery -A proj redisbeater delete --prefix customer-7-
-    """
-    change = functools.partial(ScheduleStore(app).delete_many, note=note, by=by)
-    _print_outcomes(
-        app, "deleted", names, change, lambda each: f"deleted; {COMES_BACK}" if each.is_static else "deleted"
-    )
 
 
 @redisbeater.command()

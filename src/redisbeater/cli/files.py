@@ -16,6 +16,7 @@ from celery import Celery
 from redisbeater.cli.group import (
     INTERRUPTED,
     BadInput,
+    Times,
     as_json,
     ask,
     command,
@@ -24,7 +25,6 @@ from redisbeater.cli.group import (
     redisbeater,
     standard_input,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View, aligned_heads
 from redisbeater.cli.terminal import Progress, is_terminal
@@ -32,7 +32,7 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import RedisBeaterError
-from redisbeater.management.files.definitions import moment_text, words_of
+from redisbeater.management.files.definitions import words_of
 from redisbeater.management.files.export import Export, decoded
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.lint_rules import RULES
@@ -40,7 +40,8 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Forecast, forecast
 from redisbeater.model.fields import NULLABLE
 from redisbeater.redaction import redacted, redacted_field
-from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.kinds import describe_in_brief
+from redisbeater.schedules.zones import moment_text
 from redisbeater.times import clock_words, date_words
 
 #: Characters of a value in a difference; JSON has all of it.
@@ -295,8 +296,7 @@ def apply(
     by: str,
     yes: bool,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Make the entries of an owner those of a file: create, change and delete them.
 
@@ -310,7 +310,7 @@ def apply(
       celery -A staging redisbeater export | celery -A proj redisbeater apply - --owner shop --dry-run
     """
     store, context = ScheduleStore(app), Context.of(app)
-    view = view_of(app, now, is_utc)
+    view = times.view()
     terms: Any = {"adopt": adopt, "delete": not no_delete, "state": state, "note": note, "by": by}
     with Progress("planned") as progress:
         plans = [(title, store.plan(each, owner, progress=progress, **terms)) for title, each in _exports(files, owner)]
@@ -319,7 +319,7 @@ def apply(
     for title, changes in plans if not as_json else ():
         print_lines(plan_lines(changes, title, view, context))
         with Progress("counted the runs of") as progress:
-            moved = forecast(app, changes, progress) if dry_run or check else None
+            moved = forecast(context, changes, progress) if dry_run or check else None
         print_lines([forecast_line(moved)] if moved else [])
     if not dry_run and not check:
         _confirm([changes for _, changes in plans], yes)

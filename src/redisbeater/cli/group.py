@@ -6,14 +6,15 @@ import difflib
 import errno
 import functools
 import io
+import json
 import re
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from datetime import timezone
-from typing import Any, BinaryIO
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 from celery import Celery
@@ -23,13 +24,14 @@ from click.shell_completion import CompletionItem
 
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
-from redisbeater.context import with_prefix
-from redisbeater.display import shown
+from redisbeater.context import Context
+from redisbeater.display import quoted, shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.management.operator_store import OperatorStore
+from redisbeater.model.json_text import unique
 from redisbeater.store.failure import takes_no_changes
-from redisbeater.times import read_time
+from redisbeater.times import read_duration, read_time
 
 #: More names than a shell shows at once.
 MOST_COMPLETED = 200
@@ -43,12 +45,12 @@ PLAIN_WORD = re.compile(r"(?!-)[\w@%+=:,./-]+")
 
 def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin with a text."""
-    return _within_time(ctx, lambda app: _names(app, incomplete))
+    return _within_time(ctx, lambda store: store.names_from(incomplete, MOST_COMPLETED))
 
 
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids of runs that have not ended and begin with a text."""
-    return _within_time(ctx, lambda app: _run_ids(app, incomplete))
+    return _within_time(ctx, lambda store: store.active_ids(incomplete, MOST_COMPLETED))
 
 
 def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -56,13 +58,13 @@ def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [CompletionItem(incomplete, type="file")]
 
 
-def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
+def _within_time(ctx: click.Context, find: Callable[[OperatorStore], list[str]]) -> list[str]:
     """Return the plain words found in time, or none if anything fails: a shell would show the error."""
     found: list[str] = []
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
-            app = _app(ctx)
-            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(app)),), daemon=True)
+            store = _store(ctx)
+            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(store)),), daemon=True)
             worker.start()
             worker.join(TIMEOUT_SECONDS)
     except Exception:
@@ -77,19 +79,11 @@ def _quietly(work: Callable[[], None]) -> None:
         return
 
 
-def _app(ctx: click.Context) -> Celery:
-    """Return the app of the command line; while a shell completes, that is still the text of ``-A``."""
+def _store(ctx: click.Context) -> OperatorStore:
+    """Return the store of the command line's app; while a shell completes, that is still the text of ``-A``."""
     given: Any = ctx.find_root().params.get("app")
     app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
-    return with_prefix(app, ctx.parent.params.get("key_prefix") if ctx.parent else None)
-
-
-def _names(app: Celery, prefix: str) -> list[str]:
-    return OperatorStore(app).names_from(prefix, MOST_COMPLETED)
-
-
-def _run_ids(app: Celery, prefix: str) -> list[str]:
-    return OperatorStore(app).active_ids(prefix, MOST_COMPLETED)
+    return OperatorStore(app, prefix=ctx.parent.params.get("key_prefix") if ctx.parent else None)
 
 
 #: The name of one entry.
@@ -138,7 +132,7 @@ def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
     """Show the schedule in Redis, and change it while beat runs."""
     if key_prefix is not None:
         try:
-            ctx.obj.app = with_prefix(ctx.obj.app, key_prefix)
+            ctx.with_resource(Context.using(ctx.obj.app, key_prefix))
         except ImproperlyConfigured as exc:
             raise BadInput(shown(exc)) from exc
 
@@ -228,28 +222,120 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def times(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that decide how times are shown."""
-    is_utc = click.option("--utc", "is_utc", is_flag=True, help="Show times in UTC, not in the zones of the entries.")
-    return is_utc(click.option("--now", hidden=True, help="The time that is taken for the present.")(function))
+class OptionType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.5 on
+    """The type of options whose values a function makes of their names and texts."""
+
+    def __init__(self, name: str, read: Callable[[str, str], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value of a text, or a default that is none."""
+        return self._read(param.opts[-1] if param else "", value) if isinstance(value, str) else value
 
 
-def view_of(app: Celery, now: str | None, is_utc: bool, *, is_long: bool = False) -> View:
-    """Return how times are shown: by the server's clock, on lines that fit the terminal if there is one.
+def _duration(option: str, text: str) -> timedelta:
+    try:
+        return read_duration(text)
+    except ValueError as exc:
+        raise BadInput(f"{option} {exc}") from exc
 
-    Raises:
-        BadInput: ``now`` is no time.
-    """
-    local = OperatorStore(app).clock()
-    present, zone = local.astimezone(timezone.utc), local.tzinfo or timezone.utc
-    if now is not None:
+
+def _words(_: str, text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+def json_of(kind: type, like: str) -> OptionType:
+    """Return the type of options that are JSON of one kind; ``like`` names the kind and shows an example."""
+
+    def read(option: str, text: str) -> Any:
         try:
-            present = read_time(now, now=present, zone=zone)
+            value = json.loads(text, object_pairs_hook=unique)
+        except (ValueError, RecursionError) as exc:
+            raise BadInput(f"{option}: expected JSON; {exc}") from exc
+        if not isinstance(value, kind):
+            raise BadInput(f"{option}: expected {like}, got {quoted(text)}")
+        return value
+
+    return OptionType("JSON", read)
+
+
+class Moment(NamedTuple):
+    """A time as it was written behind an option; which instant it means depends on the present and on a zone."""
+
+    option: str
+    text: str
+
+    def read(self, now: datetime, zone: tzinfo, *, is_past: bool = False) -> datetime:
+        """Return the instant; with ``is_past`` the newest that has passed where it may mean several.
+
+        Raises:
+            BadInput: it is no time.
+        """
+        try:
+            return read_time(self.text, now=now, zone=zone, is_past=is_past)
         except ValueError as exc:
-            raise BadInput(f"--now {exc}") from exc
-    is_cut = is_terminal(sys.stdout) and not is_long
-    width = shutil.get_terminal_size().columns if is_cut else None
-    return View(now=present, zone=timezone.utc if is_utc else zone, is_utc=is_utc, width=width)
+            raise BadInput(f"{self.option} {exc}") from exc
+
+
+#: A timedelta; a :class:`Moment`; a list of words that were separated by commas.
+DURATION, MOMENT, WORDS = OptionType("duration", _duration), OptionType("time", Moment), OptionType("text", _words)
+
+#: The shortest time between two looks at the schedule.
+SHORTEST_LOOK = timedelta(seconds=0.1)
+
+
+def _checked_watch(_ctx: click.Context, _: click.Parameter, given: timedelta | None) -> timedelta | None:
+    if given is not None and given < SHORTEST_LOOK:
+        raise BadInput(f"--watch: expected at least {SHORTEST_LOOK.total_seconds()} s")
+    return given
+
+
+WATCH = click.option(
+    "--watch", type=DURATION, callback=_checked_watch, help="Draw again and again, such as every 2s, until Ctrl-C."
+)
+
+#: Where a context keeps the time that is taken for the present.
+_NOW = "redisbeater.now"
+
+
+class Times(NamedTuple):
+    """How a command is told to show times."""
+
+    context: click.Context
+    is_utc: bool
+
+    def view(self, *, is_long: bool = False) -> View:
+        """Read the server's clock, and return how times are shown: on lines that fit the terminal if there is one.
+
+        Raises:
+            BadInput: ``--now`` is no time.
+        """
+        local, given = OperatorStore(self.context.obj.app).clock(), self.context.meta.get(_NOW)
+        present, zone = local.astimezone(timezone.utc), local.tzinfo or timezone.utc
+        if given is not None:
+            present = given.read(present, zone)
+        is_cut = is_terminal(sys.stdout) and not is_long
+        width = shutil.get_terminal_size().columns if is_cut else None
+        return View(now=present, zone=timezone.utc if self.is_utc else zone, is_utc=self.is_utc, width=width)
+
+
+def times(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that decide how times are shown; the command gets them as ``times``."""
+    add_now = click.option(
+        "--now",
+        type=MOMENT,
+        hidden=True,
+        expose_value=False,
+        callback=lambda ctx, _, now: ctx.meta.update({_NOW: now}),
+    )
+    add_utc = click.option(
+        "--utc",
+        "times",
+        is_flag=True,
+        callback=lambda ctx, _, is_utc: Times(ctx, is_utc),
+        help="Show times in UTC, not in the zones of the entries.",
+    )
+    return add_utc(add_now(function))
 
 
 def print_lines(lines: Iterable[str]) -> None:

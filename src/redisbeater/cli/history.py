@@ -10,16 +10,19 @@ import click
 from celery import Celery
 
 from redisbeater.cli.group import (
+    MOMENT,
     OPTIONAL_NAME,
     RUN,
+    WORDS,
     BadInput,
+    Moment,
+    Times,
     as_json,
     as_json_lines,
     command,
     print_lines,
     redisbeater,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View, aligned
 from redisbeater.cli.terminal import Progress, coloured, draw_again
@@ -42,7 +45,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
-from redisbeater.times import clock_words, date_words, read_time, relative_words, span_words
+from redisbeater.times import clock_words, date_words, relative_words, span_words
 
 #: The longest time between two looks with ``--follow``: lines of a log come without an event.
 LOOK_SECONDS = 2.0
@@ -53,8 +56,14 @@ _COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "NOTE
 @redisbeater.command()
 @OPTIONAL_NAME
 @click.option("-n", "count", type=click.IntRange(1, MOST_RUNS), default=20, show_default=True, help="How many.")
-@click.option("--state", default="", help="Only runs in these states, with commas: FAILURE,LOST; or skipped.")
-@click.option("--since", metavar="TIME", help="Only from this time on: 2h ago, 09:00, mon.")
+@click.option(
+    "--state",
+    "states",
+    type=WORDS,
+    default="",
+    help="Only runs in these states, with commas: FAILURE,LOST; or skipped.",
+)
+@click.option("--since", type=MOMENT, help="Only from this time on: 2h ago, 09:00, mon.")
 @click.option("--long", "is_long", is_flag=True, help="With the ids of the runs; do not cut lines to the terminal.")
 @click.option("--follow", is_flag=True, help="Draw it again whenever a run changes, until Ctrl-C.")
 @as_json_lines
@@ -65,13 +74,12 @@ def history(
     name: str | None,
     *,
     count: int,
-    state: str,
-    since: str | None,
+    states: list[str],
+    since: Moment | None,
     is_long: bool,
     follow: bool,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Show the runs of an entry and what its log says, the newest first; without NAME those of the whole schedule.
 
@@ -82,9 +90,10 @@ def history(
       celery -A proj redisbeater history report --long --follow
     """
     context = Context.of(app)
-    view = view_of(app, now, is_utc, is_long=is_long)
+    view = times.view(is_long=is_long)
     zone = view.zone if name is None else zone_of(app, name)
-    start, states = _since(since, view, zone), _states(state)
+    start = None if since is None else since.read(view.now, zone, is_past=True)
+    states = [word.lower() if word.lower() == "skipped" else word.upper() for word in states]
 
     def draw() -> None:
         with Progress("read the runs of") as progress:
@@ -95,7 +104,7 @@ def history(
         if as_json:
             print_lines(printable_json(item_dict(item)) for item in items)
             return
-        drawn = view_of(app, now, is_utc, is_long=is_long)
+        drawn = times.view(is_long=is_long)
         if items:
             print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
         else:
@@ -163,18 +172,6 @@ def _clock(moment: datetime | None, view: View, zone: tzinfo) -> str:
     return f"{local:%H:%M:%S}" if local.date() == present.date() else clock_words(local, present)
 
 
-def _since(text: str | None, view: View, zone: tzinfo) -> datetime | None:
-    try:
-        return None if text is None else read_time(text, now=view.now, zone=zone, is_past=True)
-    except ValueError as exc:
-        raise BadInput(f"--since {exc}") from exc
-
-
-def _states(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    return [word.lower() if word.lower() == "skipped" else word.upper() for word in words]
-
-
 def _followed(app: Celery, draw: Callable[[], None]) -> None:
     """Draw, and draw again after each event and every two seconds, until Ctrl-C."""
     events = OperatorStore(app).run_events()
@@ -197,7 +194,7 @@ def _followed(app: Celery, draw: Callable[[], None]) -> None:
 @as_json
 @times
 @command
-def run(app: Celery, run_id: str, *, as_json: bool, now: str | None, is_utc: bool) -> None:
+def run(app: Celery, run_id: str, *, as_json: bool, times: Times) -> None:
     """Show all that is known of one run, by its id, which is that of its Celery task.
 
     \b
@@ -209,7 +206,7 @@ def run(app: Celery, run_id: str, *, as_json: bool, now: str | None, is_utc: boo
     if as_json:
         click.echo(printable_json(found.as_dict(), indent=2))
         return
-    view = view_of(app, now, is_utc)
+    view = times.view()
     click.echo("   ".join((shown(found.id), shown(found.name), shown(found.task or "-"))))
     zone = zone_of(app, found.name)
     print_lines(f"  {name:<12} {shown(text)}" for name, text in _details(found, view, zone) if text)

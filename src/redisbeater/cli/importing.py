@@ -9,20 +9,18 @@ from typing import Any
 
 import click
 from celery import Celery
-from celery.schedules import crontab
 
 from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, authored, command, print_lines, redisbeater
 from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import Progress, with_progress
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import, ImportedEntry
 from redisbeater.management.migration.redbeat_source import BeatScheduleSource, RedBeatSource
-from redisbeater.schedules.crontab_text import cron_text
-from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.kinds import describe_in_brief, kind_of
 
 #: The states of entries in a summary, in its order.
 _STATES = ("new", "imported", "exists", "left out", "refused")
@@ -190,10 +188,11 @@ def _schedule(entry: ImportedEntry) -> str:
     definition = entry.candidate.definition
     if definition is None:
         return "-"
-    if type(definition.schedule) is not crontab:
+    text = kind_of(definition.schedule).cron_text(definition.schedule)
+    if not text:
         return describe_in_brief(definition.schedule, definition.timezone)
     zone = (definition.timezone or "").rpartition("/")[2]
-    return f"{cron_text(definition.schedule)} {zone}".rstrip()
+    return f"{text} {zone}".rstrip()
 
 
 def _outcome(entry: ImportedEntry) -> str:
@@ -227,10 +226,7 @@ def _as_dict(entry: ImportedEntry) -> dict[str, Any]:
     return {
         **data,
         "compared": found.compared,
-        "until": found.until and found.until.isoformat(),
+        "until": json_form(found.until),
         "problem": found.problem,
-        "differences": [
-            {"more": each.more, "fewer": each.fewer, "reason": each.reason, "first": each.first.isoformat()}
-            for each in found.differences
-        ],
+        "differences": json_form(found.differences),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +11,10 @@ from celery import Celery
 
 from redisbeater.cli.group import (
     NAME,
+    WATCH,
+    WORDS,
     BadInput,
+    Times,
     as_json,
     as_json_lines,
     authored,
@@ -21,148 +24,139 @@ from redisbeater.cli.group import (
     print_lines,
     redisbeater,
     times,
-    view_of,
 )
 from redisbeater.cli.table import STATE, View, aligned, head, table
-from redisbeater.cli.terminal import WATCH, coloured, watched, with_progress
+from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
+from redisbeater.management.entry_view import EntryView
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.rows import Row, row_of, rows
 from redisbeater.management.runs.history import Recorded, late_words, lateness, outcome_words, read_recorded
-from redisbeater.management.search import SORTS, STATES, Filter, checked_states, listed_names
+from redisbeater.management.search import SORTS, STATES, Filter, Search, checked_states
 from redisbeater.management.why.facts import author_words
-from redisbeater.model.fields import given_policies
+from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import ENDS, Run
-from redisbeater.times import age_words, clock_words, date_words, duration_words, relative_words
+from redisbeater.times import age_words, clock_words, date_words, relative_words
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
 
-#: The fields that are durations in seconds.
-_DURATIONS = ("misfire_grace_time", "jitter", "deadline")
 
-#: The fields that have lines of their own.
-_SHOWN_APART = ("description", "labels", "disabled_until", "skip")
-
-
-def details(row: Row, view: View, defaults: Defaults, recorded: Recorded | None = None) -> list[str]:
+def details(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded | None = None) -> list[str]:
     """Return the lines about one entry: what it is, when it runs, how it fared, with what is recorded of its runs.
 
     ``defaults``: what it inherits from the settings.
     """
-    call = f"{row.task}({_arguments(row)})" if row.task else "-"
-    title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}{_version(row)}")])
+    call = f"{entry.task}({_arguments(entry)})" if entry.task else "-"
+    title = "   ".join([shown(entry.name), shown(call, None), shown(f"{entry.state}, {entry.origin}{_version(entry)}")])
     return [
         title,
-        *(f"  {name:<12} {shown(value, None)}" for name, value in _entry_facts(row, view, defaults, recorded) if value),
+        *(f"  {name:<12} {shown(value, None)}" for name, value in _facts(entry, view, defaults, recorded) if value),
     ]
 
 
-def _entry_facts(row: Row, view: View, defaults: Defaults, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
-    yield "description", row.description
-    yield "schedule", row.schedule
-    yield "cron", row.cron
-    yield "disabled", (row.disabled_until and f"until {_moment(row.disabled_until, row, view)}") or ""
-    yield "next", _moment(row.next, row, view)
-    yield "skips", ", ".join(f"{view.local(each, row.zone):%Y-%m-%d %H:%M:%S %Z}" for each in row.skip)
-    yield (
-        "last run",
-        _last_run(recorded.last, row, view) if recorded and recorded.last else _moment(row.last_run_at, row, view),
-    )
-    yield "counts", ", ".join(filter(None, _counts(row, view, recorded)))
-    yield "policies", "; ".join(_policies(row, defaults))
-    yield "changed", _changed(row, view)
-    yield "labels", ", ".join(f"{name}={value}" for name, value in row.labels.items())
-    yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
-    yield "error", row.last_error
-    yield "tries", _tries(row, view)
-    yield "declaration", row.declaration and f"not stored: {row.declaration}"
-    yield "definition", "" if row.fields else row.definition
+def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
+    yield "description", entry.description
+    yield "schedule", entry.schedule
+    yield "cron", entry.cron
+    yield "disabled", (entry.disabled_until and f"until {_moment(entry.disabled_until, entry, view)}") or ""
+    yield "next", _moment(entry.next, entry, view)
+    yield "skips", ", ".join(f"{view.local(each, entry.zone):%Y-%m-%d %H:%M:%S %Z}" for each in entry.skip)
+    last = recorded.last if recorded else None
+    yield "last run", _last_run(last, entry, view) if last else _moment(entry.last_run_at, entry, view)
+    yield "counts", ", ".join(filter(None, _counts(entry, view, recorded)))
+    yield "policies", "; ".join(_policies(entry, defaults))
+    yield "changed", _changed(entry, view)
+    yield "labels", ", ".join(f"{name}={value}" for name, value in entry.labels.items())
+    yield "options", printable_json(entry.definition.options) if entry.definition and entry.definition.options else ""
+    yield "error", entry.last_error
+    yield "tries", _tries(entry, view)
+    yield "declaration", entry.declaration and f"not stored: {entry.declaration}"
+    yield "definition", "" if entry.stored else entry.text
 
 
-def _changed(row: Row, view: View) -> str:
+def _changed(entry: EntryView, view: View) -> str:
     """Return the last change of the entry: when, what, by whom and why."""
-    line = row.changed
+    line = entry.changed
     if line is None or line.last is None:
         return ""
-    local, fields = view.local(line.last, row.zone), line.details.get("fields") or ()
+    local, fields = view.local(line.last, entry.zone), line.details.get("fields") or ()
     what = ", ".join(map(str, fields)) or line.what
-    when = f"{clock_words(local, view.now_in(row.zone))} {local:%Z}"
+    when = f"{clock_words(local, view.now_in(entry.zone))} {local:%Z}"
     return f"{when}   {what}{author_words(line.details.get('by'), line.details.get('note'))}"
 
 
-def _last_run(run: Run, row: Row, view: View) -> str:
+def _last_run(run: Run, entry: EntryView, view: View) -> str:
     """Return when the newest run was due, how late it was sent, what became of it, and its id."""
     fire_time = run.fire_time or run.sent_at
-    local = None if fire_time is None else view.local(fire_time, row.zone)
+    local = None if fire_time is None else view.local(fire_time, entry.zone)
     when = "" if local is None else f"{date_words(local)} {local:%H:%M:%S %Z}"
     late = lateness(run)
     words = outcome_words(run, view.now)
     return "   ".join(filter(None, (when, f"{late_words(late)} late, {words}" if late is not None else words, run.id)))
 
 
-def _counts(row: Row, view: View, recorded: Recorded | None) -> Iterator[str]:
+def _counts(entry: EntryView, view: View, recorded: Recorded | None) -> Iterator[str]:
     if recorded is None:
-        yield f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}"
-        yield row.skipped
+        yield f"{entry.runs:,} {'run' if entry.runs == 1 else 'runs'}"
+        yield entry.skipped
         return
     counts = vars(recorded.counts)
     yield f"{counts['sent']:,} sent"
     for name in ENDS:
         yield f"{counts[name]:,} {name}" if counts[name] else ""
-    for reason, skipped in row.skips.items():
-        last = date_words(view.local(skipped.last, row.zone).date(), view.now_in(row.zone).date())
+    for reason, skipped in (entry.stored.skipped if entry.stored else {}).items():
+        last = date_words(view.local(skipped.last, entry.zone).date(), view.now_in(entry.zone).date())
         yield f"{skipped.count_text} skipped ({reason}, last {last})"
     yield f"{counts['failures']:,} failures in a row" if counts["failures"] > 1 else ""
 
 
-def _version(row: Row) -> str:
-    return f", version {row.version}" if row.version else ""
+def _version(entry: EntryView) -> str:
+    return f", version {entry.version}" if entry.version else ""
 
 
-def _arguments(row: Row) -> str:
-    if row.fields is None:
+def _arguments(entry: EntryView) -> str:
+    if entry.definition is None:
         return ""
-    keywords = (f"{name}={value!r}" for name, value in row.fields.kwargs.items())
-    return shown(", ".join([*map(repr, row.fields.args), *keywords]), MOST_ARGUMENTS)
+    keywords = (f"{name}={value!r}" for name, value in entry.definition.kwargs.items())
+    return shown(", ".join([*map(repr, entry.definition.args), *keywords]), MOST_ARGUMENTS)
 
 
-def _tries(row: Row, view: View) -> str:
+def _tries(entry: EntryView, view: View) -> str:
     """Return the failed tries of an entry: how many, since when, and when the next one is."""
-    if not row.tries:
+    if not entry.tries:
         return ""
-    since = f"the first {relative_words(row.failing_since, view.now, units=2)}" if row.failing_since else ""
-    following = f"the next {relative_words(row.retry_at, view.now, units=2)}" if row.retry_at else ""
-    return ", ".join(filter(None, (f"{row.tries:,}", since, following)))
+    since = f"the first {relative_words(entry.failing_since, view.now, units=2)}" if entry.failing_since else ""
+    following = f"the next {relative_words(entry.retry_at, view.now, units=2)}" if entry.retry_at else ""
+    return ", ".join(filter(None, (f"{entry.tries:,}", since, following)))
 
 
-def _moment(moment: datetime | None, row: Row, view: View) -> str:
+def _moment(moment: datetime | None, entry: EntryView, view: View) -> str:
     """Return a time in the entry's zone, in UTC, and as its distance from now."""
     if moment is None:
         return ""
-    local = view.local(moment, row.zone)
+    local = view.local(moment, entry.zone)
     universal = moment.astimezone(timezone.utc).replace(tzinfo=None, microsecond=0)
     distance = relative_words(moment, view.now, units=2)
     return f"{date_words(local)} {local:%H:%M:%S %Z}   {universal.isoformat()}Z   {distance}"
 
 
-def _policies(row: Row, defaults: Defaults) -> Iterator[str]:
-    if row.fields is None:
+def _policies(entry: EntryView, defaults: Defaults) -> Iterator[str]:
+    if entry.definition is None:
         return
-    for name, value in given_policies(row.fields._asdict()).items():
-        if name not in _SHOWN_APART and value is not INHERIT:
+    for name, value in given_policies(entry.definition._asdict()).items():
+        if POLICY_FIELDS[name].group in POLICIES and value is not INHERIT:
             yield f"{name} {_policy(name, value)}"
-    for name, value in inherited_policies(row.fields, defaults).items():
+    for name, value in inherited_policies(entry.definition, defaults).items():
         yield f"{name} {_policy(name, value)} (setting)"
 
 
 def _policy(name: str, value: Any) -> str:
-    if name in _DURATIONS and isinstance(value, (int, float)) and value >= 1:
-        return duration_words(timedelta(seconds=value), units=2)
-    return value.isoformat() if isinstance(value, datetime) else "none" if value is None else str(value)
+    if isinstance(value, (int, float)) and value < 1:
+        return str(value)
+    return POLICY_FIELDS[name].kind.words(value)
 
 
 @redisbeater.command("list")
@@ -171,7 +165,13 @@ def _policy(name: str, value: Any) -> str:
 @labelled
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
 @click.option("--queue", help="Show only entries whose options name this queue.")
-@click.option("--state", default="", help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.")
+@click.option(
+    "--state",
+    "states",
+    type=WORDS,
+    default="",
+    help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.",
+)
 @click.option("--sort", type=click.Choice(SORTS), default="next", show_default=True, help="Order of the entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
@@ -188,15 +188,14 @@ def list_(
     labels: Mapping[str, str],
     enabled: bool | None,
     queue: str | None,
-    state: str,
+    states: list[str],
     sort: str,
     limit: int | None,
     is_long: bool,
     names_only: bool,
     as_json: bool,
-    watch: float | None,
-    now: str | None,
-    is_utc: bool,
+    watch: timedelta | None,
+    times: Times,
 ) -> None:
     """List entries, in the order of their next runs.
 
@@ -207,46 +206,41 @@ def list_(
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
     context = Context.of(app)
-    if state == "deleted":
+    if states == ["deleted"]:
         if task or queue or labels or enabled is not None:
             raise BadInput("--state deleted: expected no other filter than --prefix")
 
         def draw_deleted() -> None:
-            view = view_of(app, now, is_utc)
+            view = times.view()
             print_lines(_deleted_lines(OperatorStore(app), prefix, limit, view, as_json=as_json, names_only=names_only))
 
         watched(watch, draw_deleted)
         return
-    states = _states(state)
+    if "deleted" in states:
+        raise BadInput("--state deleted: stands alone; list it without other states")
+    try:
+        chosen = checked_states(states, (*STATES, "deleted"))
+    except ValueError as exc:
+        raise BadInput(f"--{exc}") from exc
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
 
     def draw() -> None:
-        terms: Any = {"states": states, "sort": sort, "progress": with_progress}
+        search = Search(context, wanted, states=chosen, sort=sort, progress=with_progress)
         if names_only and not as_json:
-            names = listed_names(context, wanted, limit, **terms)
+            names = search.names(limit)
             print_lines([shown(name, None) for name in names])
             if not names:
                 click.echo(_nothing(OperatorStore(app)), err=True)
             return
-        found = rows(context, wanted, limit, **terms)
+        found = search.shown(limit)
         if not found:
             click.echo(_nothing(OperatorStore(app)), err=as_json)
         elif as_json:
-            print_lines(printable_json(row.as_dict()) for row in found)
+            print_lines(printable_json(entry.as_dict()) for entry in found)
         else:
-            print_lines(_listing(OperatorStore(app), found, view_of(app, now, is_utc, is_long=is_long)))
+            print_lines(_listing(OperatorStore(app), found, times.view(is_long=is_long)))
 
     watched(watch, draw)
-
-
-def _states(text: str) -> Collection[str]:
-    states = [state for part in text.split(",") if (state := part.strip())]
-    if "deleted" in states:
-        raise BadInput("--state deleted: stands alone; list it without other states")
-    try:
-        return checked_states(states, (*STATES, "deleted"))
-    except ValueError as exc:
-        raise BadInput(f"--{exc}") from exc
 
 
 def _deleted_lines(
@@ -265,9 +259,9 @@ def _deleted_lines(
     return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
 
-def _listing(store: OperatorStore, found: Sequence[Row], view: View) -> list[str]:
+def _listing(store: OperatorStore, found: Sequence[EntryView], view: View) -> list[str]:
     total = store.count()
-    lines = coloured(table(found, view), [row.state for row in found], STATE)
+    lines = coloured(table(found, view), [entry.state for entry in found], STATE)
     is_paused = store.is_paused is not None
     return [head(found, view, total, is_led=store.is_led(), is_paused=is_paused), *lines]
 
@@ -296,8 +290,7 @@ def show(
     is_definition: bool,
     is_redacted: bool,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Show all details of one entry.
 
@@ -307,15 +300,15 @@ def show(
       celery -A proj redisbeater show report --definition > report.json
     """
     context = Context.of(app)
-    row = row_of(context, name, has_secrets=is_definition and not is_redacted)
+    entry = Search(context).one(name, has_secrets=is_definition and not is_redacted)
     if is_definition:
-        click.echo(printable_json(row.parsed_definition, indent=2))
+        click.echo(printable_json(entry.parsed_definition, indent=2))
         return
     recorded = read_recorded(context, name)
     if as_json:
-        click.echo(printable_json({**row.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
+        click.echo(printable_json({**entry.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
     else:
-        print_lines(details(row, view_of(app, now, is_utc), context.defaults, recorded))
+        print_lines(details(entry, times.view(), context.defaults, recorded))
 
 
 @redisbeater.command()
@@ -326,7 +319,7 @@ def show(
 @as_json
 @times
 @command
-def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, now: str | None, is_utc: bool) -> None:
+def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, times: Times) -> None:
     """List quarantined entries, which cannot be read or planned, with the reasons; or try one again.
 
     \b
@@ -338,9 +331,9 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, no
     if retry is not None:
         entry = OperatorStore(app).retry(retry, note=note, by=by)
         if as_json:
-            click.echo(printable_json(row_of(context, retry).as_dict(), indent=2))
+            click.echo(printable_json(Search(context).one(retry).as_dict(), indent=2))
             return
-        view = view_of(app, now, is_utc)
+        view = times.view()
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")
         return

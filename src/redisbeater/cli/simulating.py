@@ -12,14 +12,24 @@ import click
 from celery import Celery
 
 from redisbeater.cli.files import read_export
-from redisbeater.cli.group import BadInput, as_json, command, complete_file, print_lines, redisbeater, times, view_of
-from redisbeater.cli.table import View
+from redisbeater.cli.group import (
+    MOMENT,
+    BadInput,
+    Moment,
+    Times,
+    as_json,
+    command,
+    complete_file,
+    print_lines,
+    redisbeater,
+    times,
+)
 from redisbeater.cli.terminal import Progress
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
 from redisbeater.schedules.english import zone_text
-from redisbeater.times import clock_words, date_words, duration_words, read_time
+from redisbeater.times import clock_words, date_words, duration_words
 
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#%@"
 
@@ -34,9 +44,9 @@ _HERD = 100
 
 
 @redisbeater.command()
-@click.option("--from", "start", metavar="TIME", default="now", show_default=True, help="When it begins.")
+@click.option("--from", "start", type=MOMENT, default="now", show_default=True, help="When it begins.")
 @click.option(
-    "--to", "end", metavar="TIME", default="+24h", show_default=True, help="When it ends; +24h counts from --from."
+    "--to", "end", type=MOMENT, default="+24h", show_default=True, help="When it ends; +24h counts from --from."
 )
 @click.option(
     "--per",
@@ -59,15 +69,14 @@ _HERD = 100
 def simulate(
     app: Celery,
     *,
-    start: str,
-    end: str,
+    start: Moment,
+    end: Moment,
     per: str,
     prefix: str,
     task: str | None,
     file: str | None,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Count the runs that there will be, and find the busiest minute.
 
@@ -77,11 +86,11 @@ def simulate(
       celery -A proj redisbeater simulate --from "tomorrow 00:00" --to +7d --per day
       celery -A proj redisbeater simulate --file schedule.yaml
     """
-    view = view_of(app, now, is_utc)
-    begin = _time("--from", start, view.now, view)
-    until = _time("--to", end, begin, view)
+    view = times.view()
+    begin = start.read(view.now, view.zone)
+    until = end.read(begin, view.zone)
     if until <= begin:
-        raise BadInput(f"--to {end!r}: expected a time after --from {start!r}")
+        raise BadInput(f"--to {end.text!r}: expected a time after --from {start.text!r}")
     try:
         entries = None if file is None else read_export(file)
         with Progress("looked at") as progress:
@@ -96,30 +105,9 @@ def simulate(
         print_lines(_simulation_lines(found, per, view.now.astimezone(view.zone)))
 
 
-def _time(option: str, text: str, now: datetime, view: View) -> datetime:
-    try:
-        return read_time(text, now=now, zone=view.zone)
-    except ValueError as exc:
-        raise BadInput(f"{option} {exc}") from exc
-
-
 def _as_dict(found: Simulation, per: str) -> dict[str, Any]:
-    return {
-        "start": found.start.isoformat(),
-        "end": found.end.isoformat(),
-        "runs": found.runs,
-        "is_at_least": found.is_at_least,
-        "entries": found.entries,
-        "busiest_minute": _peak(found.busiest_minute),
-        "busiest_second": _peak(found.busiest_second),
-        "peak": dict(found.peak),
-        "per": per,
-        "counts": [_peak(each) for each in found.counts(per)],
-    }
-
-
-def _peak(peak: Peak | None) -> dict[str, Any] | None:
-    return None if peak is None else {"at": peak.at.isoformat(), "runs": peak.runs}
+    names = ("start", "end", "runs", "is_at_least", "entries", "busiest_minute", "busiest_second", "peak")
+    return json_form({**{name: getattr(found, name) for name in names}, "per": per, "counts": found.counts(per)})
 
 
 def _simulation_lines(found: Simulation, per: str, now: datetime) -> Iterator[str]:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 import click
 from celery import Celery
 
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import (
+    DURATION,
+    MOMENT,
+    WATCH,
+    Moment,
+    Times,
+    as_json,
+    command,
+    print_lines,
+    redisbeater,
+    times,
+)
 from redisbeater.cli.table import View
-from redisbeater.cli.terminal import WATCH, watched
+from redisbeater.cli.terminal import watched
 from redisbeater.display import printable_json, shown
 from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.status import Status
 from redisbeater.model.beat_line import BeatLine, Pause
-from redisbeater.times import clock_words, duration_words, read_duration, read_time, relative_words
-
-
-def _duration(option: str, text: str) -> timedelta:
-    try:
-        return read_duration(text)
-    except ValueError as exc:
-        raise BadInput(f"{option} {exc}") from exc
+from redisbeater.times import clock_words, duration_words, relative_words
 
 
 @redisbeater.command()
@@ -33,7 +37,7 @@ def _duration(option: str, text: str) -> timedelta:
 @WATCH
 @times
 @command
-def status(app: Celery, as_json: bool, watch: float | None, now: str | None, is_utc: bool) -> None:
+def status(app: Celery, as_json: bool, watch: timedelta | None, times: Times) -> None:
     """Show who leads, who stands by, what is late, and whether the schedule is paused.
 
     \b
@@ -48,7 +52,7 @@ def status(app: Celery, as_json: bool, watch: float | None, now: str | None, is_
         if as_json:
             click.echo(printable_json(found.as_dict(), indent=2))
         else:
-            print_lines(status_lines(found, view_of(app, now, is_utc)))
+            print_lines(status_lines(found, times.view()))
 
     watched(watch, draw)
 
@@ -154,9 +158,7 @@ def _broker(beat: BeatLine, view: View) -> str:
 
 
 @redisbeater.command()
-@click.option(
-    "--max-late", metavar="DURATION", default="60s", show_default=True, help="How late the oldest entry may be."
-)
+@click.option("--max-late", type=DURATION, default="60s", show_default=True, help="How late the oldest entry may be.")
 @click.option(
     "--require",
     type=click.Choice(["leader", "any"]),
@@ -165,7 +167,7 @@ def _broker(beat: BeatLine, view: View) -> str:
     help="That a beat leads, or that any beat runs.",
 )
 @click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
-@click.option("--timeout", metavar="DURATION", default="3s", show_default=True, help="How long Redis may take.")
+@click.option("--timeout", type=DURATION, default="3s", show_default=True, help="How long Redis may take.")
 @click.option(
     "--strict", is_flag=True, help="Broken and failing entries are unhealthy, too, and workers that do not report runs."
 )
@@ -173,10 +175,10 @@ def _broker(beat: BeatLine, view: View) -> str:
 @command
 def health(
     app: Celery,
-    max_late: str,
+    max_late: timedelta,
     require: Literal["leader", "any"],
     self_token: str,
-    timeout: str,
+    timeout: timedelta,
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -188,11 +190,11 @@ def health(
       celery -A proj redisbeater health --require any --strict --json
     """
     found = ScheduleStore(app).health(
-        _duration("--max-late", max_late),
+        max_late,
         require,
         self_token=self_token,
         strict=strict,
-        timeout=_duration("--timeout", timeout).total_seconds(),
+        timeout=timeout.total_seconds(),
     )
     click.echo(printable_json(found.as_dict(), indent=2) if as_json else found.sentence)
     if not found.is_healthy:
@@ -209,14 +211,14 @@ _by = click.option("--by", default="", help="Who; default: user and host.")
 @redisbeater.command()
 @click.option(
     "--until",
-    metavar="TIME",
+    type=MOMENT,
     help="When the pause ends by itself: 2h, or 'mon 09:00'. Default: it lasts until resume.",
 )
 @_note
 @_by
 @times
 @command
-def pause(app: Celery, until: str | None, note: str, by: str, now: str | None, is_utc: bool) -> None:
+def pause(app: Celery, until: Moment | None, note: str, by: str, times: Times) -> None:
     """Pause the whole schedule: no beat sends anything until it is resumed.
 
     Waits until what is being sent has been sent. Entries keep their states.
@@ -226,20 +228,16 @@ def pause(app: Celery, until: str | None, note: str, by: str, now: str | None, i
       celery -A proj redisbeater pause --note "database is moved"
       celery -A proj redisbeater pause --until 2h
     """
-    view = view_of(app, now, is_utc)
-    end = None if until is None else _end(until, view_of(app, now, is_utc=False))
+    view = times.view()
+    end = None
+    if until is not None:
+        local = times._replace(is_utc=False).view()
+        end = until.read(local.now, local.zone)
     begun = ScheduleStore(app).pause(note, by, end)
     click.echo(f"{pause_words(begun, view)}; what comes up meanwhile waits, and runs afterwards, {POLICIES}")
     if begun.still_claimed:
         entries = "1 entry is" if begun.still_claimed == 1 else f"{begun.still_claimed:,} entries are"
         click.echo(f"{entries} still being sent: status shows the beats", err=True)
-
-
-def _end(until: str, view: View) -> datetime:
-    try:
-        return read_time(until, now=view.now, zone=view.zone)
-    except ValueError as exc:
-        raise BadInput(f"--until {exc}") from exc
 
 
 @redisbeater.command()

@@ -10,7 +10,7 @@ from itertools import accumulate
 from unicodedata import combining, east_asian_width
 
 from redisbeater.display import shown
-from redisbeater.management.rows import Row
+from redisbeater.management.entry_view import EntryView
 from redisbeater.management.search import LATE
 from redisbeater.schedules.english import zone_text
 from redisbeater.times import age_words, clock_words, date_words, duration_words
@@ -18,7 +18,16 @@ from redisbeater.times import age_words, clock_words, date_words, duration_words
 #: The name of the column of states.
 STATE = "STATE"
 
-_COLUMNS = ("NAME", STATE, "NEXT", "IN", "LAST", "RUNS", "SCHEDULE", "TASK")
+_COLUMNS = (
+    "NAME",
+    STATE,
+    "NEXT",
+    "IN",
+    "LAST",
+    "RUNS",
+    "SCHEDULE",
+    "TASK",
+)
 
 #: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
 MOST_CELL = 80
@@ -55,7 +64,7 @@ class View:
         return self.local(self.now, zone)
 
 
-def head(found: Sequence[Row], view: View, total: int, *, is_led: bool, is_paused: bool = False) -> str:
+def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is_paused: bool = False) -> str:
     """Return the line above the table: the time and its zone, and how many entries there are.
 
     Arguments:
@@ -67,18 +76,18 @@ def head(found: Sequence[Row], view: View, total: int, *, is_led: bool, is_pause
     """
     local = view.now.astimezone(view.zone)
     clock = f"now {date_words(local).rpartition(' ')[0]} {local:%H:%M:%S} {zone_text(view.zone)}"
-    states = Counter(row.state for row in found)
+    states = Counter(entry.state for entry in found)
     number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
-    late = sum(1 for row in found if _lateness(row, view) >= LATE)
+    late = sum(1 for entry in found if _lateness(entry, view) >= LATE)
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
     notes = [*counts, *([f"{late:,} late"] if late else []), *([] if is_led else ["no beat leads"])]
     notes += ["the schedule is paused"] if is_paused else []
     return f"{clock}   {', '.join([number, *notes])}"
 
 
-def table(found: Sequence[Row], view: View) -> list[str]:
+def table(found: Sequence[EntryView], view: View) -> list[str]:
     """Return the rows as aligned lines under a header."""
-    return aligned([_COLUMNS, *(_cells(row, view) for row in found)], view.width)
+    return aligned([_COLUMNS, *(_cells(entry, view) for entry in found)], view.width)
 
 
 def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -101,26 +110,34 @@ def _entries(number: int) -> str:
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
 
 
-def _cells(row: Row, view: View) -> list[str]:
-    now = view.now_in(row.zone)
-    last = "-" if row.last_run_at is None else age_words(view.local(row.last_run_at, row.zone), now)
-    schedule = row.brief or row.last_error or row.schedule
-    return [row.name, row.state, *_next(row, view), last, f"{row.runs:,}", schedule or "-", row.task or "-"]
+def _cells(entry: EntryView, view: View) -> list[str]:
+    now = view.now_in(entry.zone)
+    last = "-" if entry.last_run_at is None else age_words(view.local(entry.last_run_at, entry.zone), now)
+    schedule = entry.brief or entry.last_error or entry.schedule
+    return [
+        entry.name,
+        entry.state,
+        *_next(entry, view),
+        last,
+        f"{entry.runs:,}",
+        schedule or "-",
+        entry.task or "-",
+    ]
 
 
-def _next(row: Row, view: View) -> Iterable[str]:
-    if row.next is None:
+def _next(entry: EntryView, view: View) -> Iterable[str]:
+    if entry.next is None:
         return "-", "-"
-    local = view.local(row.next, row.zone)
-    zone = "" if view.is_utc or row.zone == view.zone else f" {local:%Z}"
-    late = _lateness(row, view)
-    distance = duration_words(row.next - view.now if row.next > view.now else late)
+    local = view.local(entry.next, entry.zone)
+    zone = "" if view.is_utc or entry.zone == view.zone else f" {local:%Z}"
+    late = _lateness(entry, view)
+    distance = duration_words(entry.next - view.now if entry.next > view.now else late)
     is_late = late >= LATE
-    return f"{clock_words(local, view.now_in(row.zone))}{zone}", f"{distance} late" if is_late else distance
+    return f"{clock_words(local, view.now_in(entry.zone))}{zone}", f"{distance} late" if is_late else distance
 
 
-def _lateness(row: Row, view: View) -> timedelta:
-    return timedelta() if row.next is None else max(view.now - row.next, timedelta())
+def _lateness(entry: EntryView, view: View) -> timedelta:
+    return timedelta() if entry.next is None else max(view.now - entry.next, timedelta())
 
 
 def _narrowed(names: Sequence[str], widths: list[int], width: int) -> list[int]:

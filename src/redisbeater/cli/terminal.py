@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -16,39 +17,17 @@ from redisbeater.cli.table import beginning_of
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.model.run import STATES
-from redisbeater.times import read_duration
 
 T = TypeVar("T")
 
 #: Work that takes longer shows its progress.
 MOST_SILENT_SECONDS = 1.0
 
-#: The shortest time between two looks at the schedule.
-LEAST_SECONDS = 0.1
-
 _COLOURS = {"enabled": "green", "failing": "red", "broken": "red", "finished": "blue", "disabled": "yellow"}
 
 #: Those of the tones of runs.
 _TONES = {"good": "green", "bad": "red", "warn": "yellow", "busy": "cyan", "quiet": "blue"}
 _COLOURS |= {state.value: _TONES[facts.tone] for state, facts in STATES.items()}
-
-
-def _seconds(ctx: click.Context, _: click.Parameter, text: str | None) -> float | None:
-    """Return the seconds of a duration such as ``2s``."""
-    if text is None:
-        return None
-    try:
-        seconds = read_duration(text).total_seconds()
-    except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
-    if seconds < LEAST_SECONDS:
-        raise click.BadParameter(f"{text!r}: expected at least {LEAST_SECONDS} s")
-    return seconds
-
-
-WATCH = click.option(
-    "--watch", callback=_seconds, metavar="DURATION", help="Draw again and again, such as every 2s, until Ctrl-C."
-)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -62,16 +41,16 @@ def escape_what_cannot_be_printed() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def watched(seconds: float | None, draw: Callable[[], None]) -> None:
-    """Draw once; with a number of seconds draw again that long after each time, until Ctrl-C."""
-    if seconds is None:
+def watched(pause: timedelta | None, draw: Callable[[], None]) -> None:
+    """Draw once; with a pause draw again that long after each time, until Ctrl-C."""
+    if pause is None:
         draw()
         return
     with suppress(KeyboardInterrupt):
         click.clear()
         draw()
         while True:
-            time.sleep(seconds)
+            time.sleep(pause.total_seconds())
             draw_again(draw)
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import timedelta, tzinfo
 
 import click
 from celery import Celery
 
 from redisbeater.cli.group import (
+    DURATION,
+    MOMENT,
     NAME,
     OPTIONAL_NAME,
     BadInput,
+    Moment,
+    Times,
     as_json,
     as_json_lines,
     command,
     print_lines,
     redisbeater,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View, aligned
 from redisbeater.cli.terminal import Progress
@@ -29,16 +32,16 @@ from redisbeater.entry_name import check_name
 from redisbeater.management.future import MOST_LISTED_RUNS, NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.why.facts import Answer, zone_of_entry
 from redisbeater.management.why.past import explain
-from redisbeater.times import clock_words, date_words, read_duration, read_time, relative_words
+from redisbeater.times import clock_words, date_words, relative_words
 
 
 @redisbeater.command()
 @NAME
-@click.option("--at", "at", metavar="TIME", help="The time that is asked about; default: now.")
+@click.option("--at", type=MOMENT, help="The time that is asked about; default: now.")
 @as_json
 @times
 @command
-def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, is_utc: bool) -> None:
+def why(app: Celery, name: str, at: Moment | None, as_json: bool, times: Times) -> None:
     """Say why an entry does not run now, or why it did or did not run at a time, and what proves it.
 
     \b
@@ -47,9 +50,9 @@ def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, 
       celery -A proj redisbeater why report --at "fri 09:00"
     """
     context = Context.of(app)
-    view, zone = view_of(app, now, is_utc), zone_of(app, name)
-    moment = None if at is None else read_past(at, view.now, zone)
-    longest, shown_in = app.conf.beat_max_loop_interval or 0, view.zone if is_utc else None
+    view, zone = times.view(), zone_of(app, name)
+    moment = None if at is None else at.read(view.now, zone, is_past=True)
+    longest, shown_in = app.conf.beat_max_loop_interval or 0, view.zone if view.is_utc else None
     answer = explain(context, check_name(name), moment, now=view.now, max_interval=longest, shown_in=shown_in)
     if as_json:
         click.echo(printable_json(answer.as_dict(), indent=2))
@@ -60,18 +63,6 @@ def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, 
 def zone_of(app: Celery, name: str) -> tzinfo:
     """Return the zone in which times of an entry are written."""
     return zone_of_entry(Context.of(app), check_name(name))
-
-
-def read_past(text: str, now: datetime, zone: tzinfo) -> datetime:
-    """Return the time that an option means, the newest that has passed where it may mean several.
-
-    Raises:
-        BadInput: it is no time.
-    """
-    try:
-        return read_time(text, now=now, zone=zone, is_past=True)
-    except ValueError as exc:
-        raise BadInput(f"--at {exc}") from exc
 
 
 def _answer_lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
@@ -92,8 +83,8 @@ def _answer_lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
     help=f"Number of runs: {NEXT_OF_ENTRY} of an entry, {NEXT_OF_SCHEDULE} of the schedule; with --within all, "
     "up to 10,000.",
 )
-@click.option("--within", metavar="DURATION", help="Only runs within this time: 24h, 90m.")
-@click.option("--at", "at", metavar="TIME", help="Only runs from this time on: tomorrow 09:00.")
+@click.option("--within", type=DURATION, help="Only runs within this time: 24h, 90m.")
+@click.option("--at", type=MOMENT, help="Only runs from this time on: tomorrow 09:00.")
 @as_json_lines
 @times
 @command
@@ -101,11 +92,10 @@ def upcoming(
     app: Celery,
     name: str | None,
     count: int | None,
-    within: str | None,
-    at: str | None,
+    within: timedelta | None,
+    at: Moment | None,
     as_json: bool,
-    now: str | None,
-    is_utc: bool,
+    times: Times,
 ) -> None:
     """Show the next runs of an entry, or of the whole schedule without NAME, with the effects of clock changes.
 
@@ -116,19 +106,19 @@ def upcoming(
       celery -A proj redisbeater upcoming --at "tomorrow 02:00" --within 1h
     """
     context = Context.of(app)
-    view, span = view_of(app, now, is_utc), _duration(within)
-    start = None if at is None else _moment(at, app, name, view)
+    view = times.view()
+    start = None if at is None else at.read(view.now, view.zone if name is None else zone_of(app, name))
     if name is not None and count is not None and count > MOST_RUNS:
         raise BadInput(f"-n: expected 1 to {MOST_RUNS} runs of one entry, got {count}")
-    limit = count or (MOST_LISTED_RUNS if within else NEXT_OF_ENTRY if name else NEXT_OF_SCHEDULE)
+    limit = count or (MOST_LISTED_RUNS if within is not None else NEXT_OF_ENTRY if name else NEXT_OF_SCHEDULE)
     runs: Sequence[UpcomingRun]
     if name is None:
         with Progress("read") as progress:
-            runs = next_runs(context, within=span, limit=limit, start=start, progress=progress)
+            runs = next_runs(context, within=within, limit=limit, start=start, progress=progress)
     else:
-        runs = next_runs_of(context, check_name(name), within=span, limit=limit, start=start)
+        runs = next_runs_of(context, check_name(name), within=within, limit=limit, start=start)
     if not runs:
-        click.echo(_none(name, bool(within or at)), err=as_json)
+        click.echo(_none(name, within is not None or at is not None), err=as_json)
     elif as_json:
         print_lines(printable_json(run.as_dict()) for run in runs)
     else:
@@ -143,20 +133,6 @@ def _none(name: str | None, is_bounded: bool) -> str:
 
 
 _NONE_OF_ENTRY = "none: the entry is disabled or has finished"
-
-
-def _duration(text: str | None) -> timedelta | None:
-    try:
-        return None if text is None else read_duration(text)
-    except ValueError as exc:
-        raise BadInput(f"--within {exc}") from exc
-
-
-def _moment(text: str, app: Celery, name: str | None, view: View) -> datetime:
-    try:
-        return read_time(text, now=view.now, zone=view.zone if name is None else zone_of(app, name))
-    except ValueError as exc:
-        raise BadInput(f"--at {exc}") from exc
 
 
 def _run_lines(runs: Sequence[UpcomingRun], view: View, *, is_of_all: bool) -> list[str]:

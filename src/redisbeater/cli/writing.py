@@ -16,6 +16,7 @@ from celery import Celery
 from redisbeater.cli.group import (
     NAME,
     BadInput,
+    Times,
     as_json,
     authored,
     command,
@@ -25,7 +26,6 @@ from redisbeater.cli.group import (
     redisbeater,
     standard_input,
     times,
-    view_of,
 )
 from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
@@ -33,59 +33,34 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryExists
 from redisbeater.management.edit_report import EditReport, value_words
-from redisbeater.management.entry_words import default_of, fields_of_entry
+from redisbeater.management.entry_words import (
+    JSON_WORDS,
+    OPTION_WORDS,
+    default_of,
+    fields_of_entry,
+)
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.registered import nearest_task, refused_arguments
+from redisbeater.model.fields import (
+    JSON,
+    WORDS,
+    Field,
+    Flag,
+    Labels,
+)
 from redisbeater.schedules import describe
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 from redisbeater.schedules.zones import read_zone
 from redisbeater.times import clock_words, date_words, relative_words
 
 #: Bytes of a file at most: more than one entry may have.
 MOST_BYTES = 10_000_000
 
-_SCHEDULES = (
-    ("every", "DURATION", "Run every 10s, 1h30m or 2d."),
-    ("cron", "TEXT", 'Run at the times of a cron text: "0 9 * * mon-fri".'),
-    ("rrule", "TEXT", 'Run by a recurrence rule: "FREQ=MONTHLY;BYDAY=1MO".'),
-    ("at", "TIME", 'Run once: 2027-01-03T09:00, "tomorrow 09:00", +2h.'),
-    ("solar", "EVENT,LAT,LON", "Run at an event of the sun: sunset,48.2,16.4."),
-)
-
-_FIELDS = (
-    ("timezone", "ZONE", "Zone of local times: Europe/Vienna."),
-    ("args", "JSON", "Arguments of the task: '[1, 2]'; or @file."),
-    ("kwargs", "JSON", "Arguments by name: '{\"pages\": 3}'; or @file."),
-    ("options", "JSON", "Options of apply_async: '{\"expires\": 60}'; or @file."),
-    ("queue", "QUEUE", "Queue of the runs."),
-    ("priority", "NUMBER", "Priority of the runs."),
-    ("start_at", "TIME", "No run before."),
-    ("end_at", "TIME", "No run after."),
-    ("max_runs", "NUMBER", "End after so many runs."),
-    ("on_finish", "WORD", "At its end: keep, disable or delete."),
-    ("grace", "DURATION", "Skip runs that are later than this; none: run them however late."),
-    ("coalesce", "WORD", "Of several missed runs send: latest, earliest or all."),
-    ("jitter", "DURATION", "Delay each run by up to this."),
-    ("overlap", "WORD", "While a run is active: allow, skip, buffer_one or cancel_other."),
-    ("requeue_lost", "NUMBER", "Send a run whose worker died up to so many times more."),
-    ("anchor", "WORD", "An interval counts from: fire_time or execution."),
-    ("deadline", "DURATION", "A run that nobody has started by then expires: 1h."),
-    ("disable_after_failures", "NUMBER", "Disable it after so many failures in a row."),
-    ("description", "TEXT", "For people."),
-)
-
-#: Options whose text may stand in a file.
-_FROM_FILE = ("args", "kwargs", "options")
+_SCHEDULES = tuple((kind.word, kind.placeholder, kind.sentence) for kind in SCHEDULE_WORDS.values())
 
 _OTHERS = (
-    click.option(
-        "--label",
-        "labels",
-        multiple=True,
-        metavar="K=V",
-        callback=read_label_changes,
-        help="Label; it can be repeated. update and copy keep the others, and K= removes one.",
-    ),
-    click.option("--once", is_flag=True, default=None, help="Never execute a run twice; its task needs OnceTask."),
+    click.option("--queue", metavar="QUEUE", help="Queue of the runs."),
+    click.option("--priority", metavar="NUMBER", help="Priority of the runs."),
     click.option("--disabled", is_flag=True, help="Do not run until it is enabled."),
     click.option("--dry-run", is_flag=True, help="Check it, show what would be done, and write nothing."),
     authored,
@@ -103,15 +78,14 @@ class EntryOptions:
         dry_run: whether nothing is written.
         author: ``note`` and ``by`` of the change.
         as_json: whether JSON is printed.
-        now, is_utc: how times are shown.
+        times: how times are shown.
     """
 
     options: dict[str, Any]
     dry_run: bool
     author: dict[str, Any]
     as_json: bool
-    now: str | None
-    is_utc: bool
+    times: Times
 
     @property
     def words(self) -> dict[str, Any]:
@@ -121,15 +95,11 @@ class EntryOptions:
             BadInput: a file cannot be read.
         """
         words = dict(self.options)
-        for name in _FROM_FILE:
+        for name in JSON_WORDS:
             text = words.get(name)
             if text is not None and text.startswith("@"):
                 words[name] = read_at(text[1:], f"--{name}")
         return words
-
-    def view(self, app: Celery) -> View:
-        """Return how times are shown."""
-        return view_of(app, self.now, self.is_utc)
 
 
 def definition_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -137,21 +107,38 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(app: Celery, **passed: Any) -> None:
-        options = {name: passed.pop(name) for name, _, _ in (*_SCHEDULES, *_FIELDS)}
-        options.update(
-            once=passed.pop("once"),
-            labels=passed.pop("labels") or None,
-            enabled=False if passed.pop("disabled") else None,
-        )
+        options = {name: passed.pop(name) for name in (*SCHEDULE_WORDS, *OPTION_WORDS, *WORDS)}
+        options.update(labels=options["labels"] or None, enabled=False if passed.pop("disabled") else None)
         author = {name: passed.pop(name) for name in ("note", "by")}
-        shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "now", "is_utc")}
+        shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "times")}
         function(app, EntryOptions(options=options, author=author, **shared), **passed)
 
     for option in reversed(_OTHERS):
         run = option(run)
-    for name, metavar, help_ in reversed((*_SCHEDULES, *_FIELDS)):
-        run = click.option(f"--{name.replace('_', '-')}", name, metavar=metavar, help=help_)(run)
+    for word in reversed(WORDS):
+        run = _option(WORDS[word])(run)
+    for name, metavar, help_ in reversed(_SCHEDULES):
+        run = click.option(f"--{name}", metavar=metavar, help=help_)(run)
     return run
+
+
+def _option(field: Field) -> Callable[..., Any]:
+    word, option = field.word, f"--{field.word.replace('_', '-')}"
+    match field.kind:
+        case Flag():
+            return click.option(option, word, is_flag=True, default=None, help=field.help)
+        case Labels():
+            option, how = (
+                option.removesuffix("s"),
+                " It can be repeated; update and copy keep the others, and K= removes one.",
+            )
+            return click.option(
+                option, word, multiple=True, metavar="K=V", callback=read_label_changes, help=field.help + how
+            )
+        case JSON():
+            return click.option(option, word, metavar="JSON", help=f"{field.help} In quotes, or @file.")
+        case kind:
+            return click.option(option, word, metavar=type(kind).__name__.upper(), help=field.help)
 
 
 def read_at(path: str, option: str) -> str:
@@ -236,7 +223,7 @@ def _from_options(
 def _show_created(
     store: OperatorStore, app: Celery, entry: RedisScheduleEntry, given: EntryOptions, like: str = ""
 ) -> None:
-    view, runs, change = given.view(app), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
+    view, runs, change = given.times.view(), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
     zone = entry.definition().zone(view.zone)
     words = describe(entry.schedule, zone)
     if given.as_json:
@@ -340,7 +327,7 @@ def update(
         field, value = default_of(word)
         if field in fields or field in task_options:
             raise BadInput(f"$.{field}: is set and unset at once")
-        (task_options if value is None and field in ("queue", "priority") else fields)[field] = value
+        (task_options if value is None and field in OPTION_WORDS else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")
     report = store.edit(
@@ -349,7 +336,7 @@ def update(
     if given.as_json:
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
-        print_lines(_report_lines(report, given.view(app), dry_run=given.dry_run))
+        print_lines(_report_lines(report, given.times.view(), dry_run=given.dry_run))
     if any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed):
         _warn_of_task(store, app, report.entry)
 

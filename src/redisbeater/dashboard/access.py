@@ -113,7 +113,7 @@ class Head:
 
 async def read_head(req: PageRequest) -> Head:
     """Read what the head of a page says."""
-    status = await req.store.status()
+    status = req.status
     ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
     ended = None if status.is_led else lead_ended(await req.store.log(limit=LINES))
     held, late = None, 0
@@ -144,7 +144,9 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
 
     async def respond(request: Request, user: User, store: AsyncOperatorStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
-        req = PageRequest(site=site, store=store, request=request, user=user, clock=await site.clock(request))
+        status, zone = await site.store.overview()
+        clock = site.clock(request, status.now.astimezone(zone))
+        req = PageRequest(site=site, store=store, request=request, user=user, status=status, clock=clock)
         page = await action.answer(req)
         if not isinstance(page, Page):
             return page

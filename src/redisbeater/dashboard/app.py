@@ -34,11 +34,10 @@ from redisbeater.dashboard.site import (
     RecentHeld,
     RecentStatus,
     Site,
-    inherited_words,
-    policy_choices,
+    form_fields,
 )
 from redisbeater.dashboard.template_environment import environment
-from redisbeater.dashboard.views import actions, editing, entries, run_actions, schedule
+from redisbeater.dashboard.views import actions, editing, entries, schedule
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -79,7 +78,6 @@ ACTIONS: tuple[Action, ...] = (
     *entries.ACTIONS,
     *editing.ACTIONS,
     *actions.ACTIONS,
-    *run_actions.ACTIONS,
     *schedule.ACTIONS,
 )
 
@@ -131,12 +129,15 @@ def create_app(
             read_zone(time_zone, "time_zone")
         except InvalidEntry as exc:
             raise ImproperlyConfigured(str(exc)) from exc
-    store, heavy, config = AsyncOperatorStore(celery_app), AsyncOperatorStore(celery_app), Context.of(celery_app).config
-    page_keys = OperatorStore(celery_app).page_keys
+    context = Context.of(celery_app)
+    config = context.config
+    make_store = partial(OperatorStore, celery_app, prefix=context.prefix)
+    make_async_store = partial(AsyncOperatorStore, celery_app, prefix=context.prefix)
+    store, heavy, page_keys = make_async_store(), make_async_store(), make_store().page_keys
     site = Site(
         store=store,
         heavy_reads=HeavyReads(heavy),
-        probe=AsyncOperatorStore(celery_app),
+        probe=make_async_store(),
         auth=auth,
         trusted_proxies=proxies,
         sessions=Sessions(auth.key, config.key_prefix, page_keys) if isinstance(auth, Login) else None,
@@ -152,9 +153,8 @@ def create_app(
         forecasts=Forecasts(heavy),
         status=RecentStatus(store),
         held=RecentHeld(store),
-        hub=Hub(lambda: OperatorStore(celery_app)),
-        choices=policy_choices(config),
-        inherited=inherited_words(config),
+        hub=Hub(make_store),
+        form=form_fields(config),
     )
     page = Starlette(
         routes=[*_own_routes(site), *_page_routes(site), *(_metrics_routes(celery_app) if metrics else ())],

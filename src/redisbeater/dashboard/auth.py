@@ -28,7 +28,7 @@ class Right(str, Enum):
 
     #: See everything but values that ``redisbeater_redact`` names.
     VIEW = "view"
-    #: Trigger, enable, disable, skip, pause and resume; stop and restart runs.
+    #: Trigger, enable, disable, skip, stop and the like; pause and resume.
     OPERATE = "operate"
     #: Create, change, delete and restore entries.
     EDIT = "edit"

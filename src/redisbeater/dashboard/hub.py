@@ -332,7 +332,7 @@ class StatusPoller:
         if time.monotonic() < self._next:
             return LiveChanges()
         self._next = time.monotonic() + LOOK_SECONDS
-        status = self._store.status()
+        status, _ = self._store.overview()
         # Without its end, which is never quite the same when it is read again.
         pause = status.pause and (status.pause.since, status.pause.by, status.pause.note)
         head = (status.leader_name, status.broken, status.failing, status.due > 0, pause)

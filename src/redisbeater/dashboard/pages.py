@@ -20,6 +20,7 @@ from redisbeater.dashboard.site import Clock
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.status import Status
 
 if TYPE_CHECKING:
     from redisbeater.dashboard.site import Site
@@ -54,6 +55,7 @@ class PageRequest:
     store: AsyncOperatorStore
     request: Request
     user: User
+    status: Status
     clock: Clock
 
     @property

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timezone, tzinfo
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
@@ -26,13 +26,15 @@ from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
+from redisbeater.display import json_form
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
-from redisbeater.model.policies import WORDED, Anchor, OnFinish, TextEnum
+from redisbeater.model.fields import JSON, WORDS, Field, Flag, Group, Labels, Word, Zone
+from redisbeater.model.policies import INHERIT
 from redisbeater.schedules.english import zone_text
 from redisbeater.store.records import PageKeys
-from redisbeater.times import clock_words, date_words, duration_words, relative_words
+from redisbeater.times import clock_words, date_words, relative_words
 
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -102,44 +104,60 @@ class Clock:
         return zone_text(self.fixed or self.now.tzinfo) or "UTC"
 
 
-#: The policies that no setting decides, with their defaults.
-_OWN: Mapping[str, TextEnum] = {"on_finish": OnFinish.KEEP, "anchor": Anchor.FIRE_TIME}
-
-_ONCE = ("A message that is delivered twice is executed twice.", "No run is executed twice; its task is a OnceTask.")
-
-
-class Choice(NamedTuple):
-    """An option of a policy: its value in the form, empty for the default; its word; and a sentence."""
+class FormChoice(NamedTuple):
+    """An option of a field: its value in the form, empty for the default; its word; and a sentence."""
 
     value: str
     word: str
     sentence: str
 
 
-def policy_choices(config: Config) -> dict[str, list[Choice]]:
-    """Return the options of each policy that has words, by its field; first is what counts if nothing is chosen."""
-    found = {field: _choices(field, kind, getattr(config, field, "")) for field, kind in WORDED.items()}
-    found["once"] = [Choice("", "no", _ONCE[0]), Choice("yes", "yes", _ONCE[1])]
-    return found
+class FormField(NamedTuple):
+    """A field of the form of an entry; ``default`` is what a setting says, the first choice what counts without one."""
+
+    word: str
+    label: str
+    heading: str
+    hint: str
+    default: str
+    choices: list[FormChoice]
+    has_lines: bool
+    is_zone: bool
 
 
-def _choices(field: str, kind: type[TextEnum], inherited: str) -> list[Choice]:
-    default = _OWN.get(field)
-    options = [Choice("" if each is default else str(each), str(each), each.sentence) for each in kind]
-    if default is not None:
-        return options
-    return [Choice("", "default", f"{inherited}, by the setting redisbeater_{field}."), *options]
-
-
-def inherited_words(config: Config) -> dict[str, str]:
-    """Return the defaults, in words, of the form's fields that take a duration or a number."""
-    grace = config.misfire_grace_time
-    values = {
-        "grace": ("misfire_grace_time", "none" if grace is None else duration_words(timedelta(seconds=grace), units=2)),
-        "jitter": ("jitter", duration_words(timedelta(seconds=config.jitter), units=2)),
-        "requeue_lost": ("requeue_lost", str(config.requeue_lost)),
+def form_fields(config: Config) -> dict[str, list[FormField]]:
+    """Return the fields of the form by their groups."""
+    return {
+        group.value: [_form_field(field, config) for field in WORDS.values() if field.group is group] for group in Group
     }
-    return {field: f"empty: {text}, by the setting redisbeater_{name}" for field, (name, text) in values.items()}
+
+
+def _form_field(field: Field, config: Config) -> FormField:
+    kind, default = field.kind, ""
+    if field.default is INHERIT:
+        default = f"{kind.words(getattr(config, field.name))}, by the setting redisbeater_{field.name}."
+    choices = _choices(field, default)
+    return FormField(
+        word=field.word,
+        label=field.name.replace("_", " ").capitalize(),
+        heading=field.group.sentence,
+        hint=field.sentence if choices else field.help,
+        default=default,
+        choices=choices,
+        has_lines=isinstance(kind, (JSON, Labels)),
+        is_zone=isinstance(kind, Zone),
+    )
+
+
+def _choices(field: Field, inherited: str) -> list[FormChoice]:
+    if isinstance(field.kind, Flag):
+        return [FormChoice("", "no", ""), FormChoice("yes", "yes", "")]
+    if not isinstance(field.kind, Word):
+        return []
+    words = [
+        FormChoice("" if each is field.default else str(each), str(each), each.sentence) for each in field.kind.choices
+    ]
+    return [FormChoice("", "default", inherited), *words] if inherited else words
 
 
 R = TypeVar("R")
@@ -290,8 +308,7 @@ class Site:
         status: the status of the schedule, with details.
         held: the fire times that wait while it is paused.
         allow_any_task: whether forms take tasks that the application does not know.
-        choices: the options of each policy, for the form of an entry.
-        inherited: what counts for fields of that form that are empty, in words.
+        form: the fields of the form of an entry, by their groups.
     """
 
     store: AsyncOperatorStore
@@ -313,8 +330,7 @@ class Site:
     forecasts: Forecasts
     status: RecentStatus
     held: RecentHeld
-    choices: Mapping[str, list[Choice]]
-    inherited: Mapping[str, str]
+    form: Mapping[str, list[FormField]]
 
     async def user(self, request: Request) -> User | None:
         """Return the user who sent a request, with the rights that this site leaves."""
@@ -339,9 +355,8 @@ class Site:
         """Whether people log in on a page of ours."""
         return self.sessions is not None
 
-    async def clock(self, request: Request) -> Clock:
+    def clock(self, request: Request, now: datetime) -> Clock:
         """Return the present, in the zone that the reader of a page chose."""
-        now = await self.store.clock()
         choice = request.cookies.get(ZONE_COOKIE, self.time_zone)
         fixed: tzinfo | None = timezone.utc if choice == "utc" else None
         if choice == "browser":
@@ -386,10 +401,4 @@ class JSONAnswer(Response):
 
     def render(self, content: Any) -> bytes:
         """Return the bytes of a value."""
-        return json.dumps(content, default=_as_json, separators=(",", ":")).encode("utf-8", "backslashreplace")
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is no JSON")
+        return json.dumps(content, default=json_form, separators=(",", ":")).encode("utf-8", "backslashreplace")

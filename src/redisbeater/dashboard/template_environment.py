@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from redisbeater.dashboard import words
 from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
 from redisbeater.display import printable_json, shown
+from redisbeater.management.verbs import VERBS
 from redisbeater.model.run import ENDS, STATES
 from redisbeater.schedules.zones import zone_names
 
@@ -33,6 +34,7 @@ def environment() -> Environment:
     templates.globals.update(
         zone_names=zone_names,
         words=words,
+        VERBS=VERBS,
         forecast_strip=forecast_strip,
         history_bars=history_bars,
         two_weeks=two_weeks,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.site import Clock
 from redisbeater.management.edit_report import value_words
+from redisbeater.management.entry_view import EntryView
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words, running_time
+from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run
+from redisbeater.model.run import Run, State
 from redisbeater.redaction import BLANK
 from redisbeater.times import span_words
 
@@ -63,3 +66,18 @@ def waiting(found: HeldRuns) -> str:
 def value(found: Any, field: str) -> str:
     """Return a value before or after a change in words."""
     return BLANK if found == BLANK else value_words(found)
+
+
+def verbs(found: EntryView | Run, user: User) -> list[Verb]:
+    """Return the verbs that a person may do to an entry or a run as it is now."""
+    if isinstance(found, Run):
+        holds = {"active": not found.is_final, "unsuccessful": found.is_final and found.state is not State.SUCCESS}
+    else:
+        holds = {
+            "stored": True,
+            "readable": found.stored is not None,
+            "planned": found.next is not None,
+            "enabled": found.is_enabled,
+            "disabled": not found.is_enabled,
+        }
+    return [verb for verb in VERBS.values() if holds.get(verb.when) and Right(verb.right) in user.rights]

@@ -55,7 +55,7 @@ def show_live(stack: contextlib.ExitStack, url: str, port: int, seconds: float) 
             is_late = waits_for and time.monotonic() > deadline
             if is_late or any(process.poll() is not None for process in processes):
                 sys.exit("a process of the demo did not start, or ended; the last lines:\n" + "\n".join(log))
-    return sum(row.runs for row in store.rows(1, 200).rows)
+    return sum(entry.runs for entry in store.views(1, 200).entries)
 
 
 def populate(app: Celery) -> OperatorStore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import NamedTuple, TypeVar
 
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.dispatch.resources import Resources
@@ -25,34 +25,38 @@ class BrokenEntry:
 
     claimed: ClaimedEntry
     reason: str
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CatchUp:
-    """A job of which the first ``sent`` runs are confirmed, and more are due."""
+class PlannedEntry(NamedTuple):
+    """A job on its way to the broker, with those of its runs that are published together.
 
-    job: Job
-    sent: int
-
-
-class Confirmed(NamedTuple):
-    """A job, reduced to the runs that the broker has accepted, and the number of the first one that is new."""
-
-    job: Job
-    first: int
-
-
-class _InFlight(NamedTuple):
-    """Runs of a job that were published and are not confirmed yet: as many as ``messages``, from number ``first`` on.
-
-    ``messages`` has the broker's message numbers of each run. ``is_whole``: nothing kept further runs from being sent.
+    Attributes:
+        job: the job.
+        first: the number of the first of these runs; those before it are confirmed.
+        runs: the runs; none until it is their turn.
+        messages: the broker's message numbers of each run that was published; fewer if something ended that early.
     """
 
     job: Job
-    first: int
-    messages: list[range]
-    is_whole: bool
+    first: int = 0
+    runs: Sequence[RedisScheduleEntry] = ()
+    messages: Sequence[range] = ()
+
+    @property
+    def claimed(self) -> ClaimedEntry:
+        """The entry as it was claimed."""
+        return self.job.claimed
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.job.definition.task
+
+    def was_sent(self, run: RedisScheduleEntry) -> bool:
+        """Return whether an earlier claim has sent a run, so that it is only committed."""
+        tracking = self.job.tracking
+        return tracking is not None and run.last_run_at in tracking.sent_before
 
 
 class Batch:
@@ -70,14 +74,14 @@ class Batch:
 
     def __init__(self, entries: Iterable[ClaimedEntry], now: datetime | None = None) -> None:
         self.unsent = deque(entries)
-        self.catch_up: deque[CatchUp] = deque()
+        self.catch_up: deque[PlannedEntry] = deque()
         self.done: dict[str, Job] = {}
         self.broken: list[BrokenEntry] = []
         #: Whether each entry is published and confirmed alone. Set when a flush of several has failed, to find the one
         #: that the broker refuses.
         self.sends_one_by_one = False
         self._now = now
-        self._in_flight: list[_InFlight] = []
+        self._in_flight: list[PlannedEntry] = []
 
     @property
     def in_flight(self) -> int:
@@ -105,39 +109,29 @@ class Batch:
         """
         return self.unsent.popleft()
 
-    def mark_in_flight(self, job: Job, messages: list[range], *, first: int = 0, is_whole: bool = True) -> None:
-        """Record that runs of ``job`` were published but are not confirmed yet.
+    def mark_in_flight(self, planned: PlannedEntry) -> None:
+        """Record that the runs of an entry that have messages were published but are not confirmed yet."""
+        self._in_flight.append(planned)
 
-        Arguments:
-            job: the job.
-            messages: the broker's message numbers of each run.
-            first: the number of the first run that was published.
-            is_whole: whether the job's further runs may follow; not if something ended its publication early.
-        """
-        self._in_flight.append(_InFlight(job=job, first=first, messages=messages, is_whole=is_whole))
-
-    def confirm(self, is_accepted: Callable[[range], bool]) -> list[Confirmed]:
+    def confirm(self, is_accepted: Callable[[range], bool]) -> list[PlannedEntry]:
         """Move jobs from in flight to done, as far as their messages were accepted, and return them.
 
         A job of which only the first runs were accepted is reduced to these. A job of which none was accepted stays in
-        flight.
+        flight. The others catch up, unless something ended their publication early.
         """
         in_flight, self._in_flight = self._in_flight, []
         confirmed = []
         for item in in_flight:
             accepted = len(list(takewhile(is_accepted, item.messages)))
             if accepted or not item.messages:
-                confirmed.append(Confirmed(self._confirm(item, accepted), item.first))
+                sent = item.first + accepted
+                job = self.done[item.job.claimed.key] = item.job.first_runs(sent, look_at=self._now)
+                confirmed.append(PlannedEntry(job, item.first))
+                if accepted == len(item.runs) and sent < len(item.job.plan.runs):
+                    self.catch_up.append(PlannedEntry(item.job, first=sent))
             else:
                 self._in_flight.append(item)
         return confirmed
-
-    def _confirm(self, item: _InFlight, accepted: int) -> Job:
-        sent, due = item.first + accepted, len(item.job.plan.runs)
-        job = self.done[item.job.claimed.key] = item.job.first_runs(sent, look_at=self._now)
-        if sent < due and item.is_whole and accepted == len(item.messages):
-            self.catch_up.append(CatchUp(job=item.job, sent=sent))
-        return job
 
     def requeue_in_flight(self) -> int:
         """Put in-flight entries back at the head of the queue; whether they were sent is unknown. Return their number.
@@ -145,7 +139,7 @@ class Batch:
         Entries with earlier runs that are confirmed are not among them: those runs are committed, and the others become
         due again for the next claim.
         """
-        entries = [item.job.claimed for item in self._in_flight if not item.first]
+        entries = [item.claimed for item in self._in_flight if not item.first]
         self.unsent.extendleft(reversed(entries))
         self._in_flight.clear()
         return len(entries)
@@ -157,92 +151,77 @@ GATHER_SECONDS = 0.05
 _MAKING_RUNS = broken_by_code("$")
 
 Item = TypeVar("Item")
+Planned = TypeVar("Planned")
 
 
-class PlannedEntry(NamedTuple):
-    """One claimed entry and the runs to publish, the first of which has the number ``first``; or it is broken."""
-
-    claimed: ClaimedEntry
-    job: Job | None = None
-    runs: Sequence[RedisScheduleEntry] = ()
-    first: int = 0
-    broken: BrokenEntry | None = None
-
-    @property
-    def task(self) -> str:
-        """The task's name; empty for a broken entry."""
-        return self.job.definition.task if self.job else ""
-
-    def was_sent(self, run: RedisScheduleEntry) -> bool:
-        """Return whether an earlier claim has sent a run, so that it is only committed."""
-        tracking = self.job.tracking if self.job else None
-        return tracking is not None and run.last_run_at in tracking.sent_before
-
-
-def plan_entries(claim: Claim, entries: Iterable[ClaimedEntry], resources: Resources) -> list[PlannedEntry]:
+def plan_entries(
+    claim: Claim, entries: Iterable[ClaimedEntry], resources: Resources
+) -> list[PlannedEntry | BrokenEntry]:
     """Plan the first run of entries for up to GATHER_SECONDS and return those that were planned, in order.
 
     All are planned before the first is published: two short loops run faster than one that alternates.
     """
     context = resources.context.in_zone(claim.zone)
-    return _gathered(entries, lambda claimed: _plan_entry(claim, claimed, resources, context))
+    return _gathered(entries, lambda claimed, at: _plan_entry(claim, claimed, resources, context, at))
 
 
-def plan_catch_up(claim: Claim, jobs: Iterable[CatchUp], count: int, resources: Resources) -> list[PlannedEntry]:
+def plan_catch_up(
+    claim: Claim, waiting: Iterable[PlannedEntry], count: int, resources: Resources
+) -> list[PlannedEntry]:
     """Make the next ``count`` runs of each job, for up to GATHER_SECONDS, and return them in order."""
-    return _gathered(jobs, lambda catch_up: _plan_catch_up(claim, catch_up, count, resources))
+    return _gathered(waiting, lambda planned, at: _catch_up(planned, claim, resources, count, at))
 
 
-def gathering_ends_at() -> float:
-    """Return when to stop planning, or publishing, that begins now; on the monotonic clock."""
-    return time.monotonic() + GATHER_SECONDS
+def gathering_ends_at(began_at: float) -> float:
+    """Return when planning, or publishing, that began at a time is to stop."""
+    return began_at + GATHER_SECONDS
 
 
-def _gathered(items: Iterable[Item], plan: Callable[[Item], PlannedEntry]) -> list[PlannedEntry]:
-    deadline = gathering_ends_at()
-    planned: list[PlannedEntry] = []
+def _gathered(items: Iterable[Item], plan: Callable[[Item, float], Planned]) -> list[Planned]:
+    """Plan items one by one, each with the time at which its turn came, on this host's clock."""
+    at = host_seconds()
+    deadline = gathering_ends_at(at)
+    planned: list[Planned] = []
     for item in items:
-        planned.append(plan(item))
-        if time.monotonic() >= deadline:
+        planned.append(plan(item, at))
+        at = host_seconds()
+        if at >= deadline:
             break
     return planned
 
 
-def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context) -> PlannedEntry:
+def _plan_entry(
+    claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context, at: float
+) -> PlannedEntry | BrokenEntry:
     """Plan an entry; whatever that raises, only this entry suffers from it.
 
     What code raises counts the second time: the handler of a signal raises in whatever is going on, but only once.
     """
-    planned = _plan_once(claim, claimed, resources, context)
-    if planned.broken is None or planned.broken.error is None:
-        return planned
-    return _plan_once(claim, claimed, resources, context)
-
-
-def _plan_once(claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context) -> PlannedEntry:
     if claimed.oversized_bytes:
-        return PlannedEntry(
-            claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
-        )
+        return BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
+    for _ in range(2):
+        try:
+            job = Job.planned(claimed, claim.now, context, claim.schedule_id)
+            return _with_runs(job, 0, claim, resources, 1, at)
+        except InvalidEntry as exc:
+            error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
+            broken = BrokenEntry(claimed=claimed, reason=str(exc), error=error)
+        if error is None:
+            break
+    return broken
+
+
+def _catch_up(planned: PlannedEntry, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
+    """Return a job with its next runs; with none if they cannot be made: the next claim begins with them."""
     try:
-        job = Job.planned(claimed, claim.now, context, claim.schedule_id)
-        return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
-    except InvalidEntry as exc:
-        error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
-        broken = BrokenEntry(claimed=claimed, reason=str(exc), error=error if isinstance(error, Exception) else None)
-        return PlannedEntry(claimed=claimed, broken=broken)
+        return _with_runs(planned.job, planned.first, claim, resources, count, at)
+    except InvalidEntry:
+        return planned
 
 
-def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resources) -> PlannedEntry:
-    job, first = catch_up.job, catch_up.sent
-    try:
-        runs = _runs(job, claim, resources, first=first, count=count)
-    except InvalidEntry:  # the next claim begins with these runs, and quarantines the entry
-        runs = []
-    return PlannedEntry(claimed=job.claimed, job=job, runs=runs, first=first)
-
-
-def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
-    now = claim.server_time()
+def _with_runs(job: Job, first: int, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
+    """Return a job with its next ``count`` runs."""
+    now = claim.server_time(at)
     with _MAKING_RUNS:
-        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, now)
+        runs = job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, now)
+    return PlannedEntry(job, first, runs)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from celery import Celery
 from celery.result import denied_join_result
 
 from redisbeater.broker.broker import Broker
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
-from redisbeater.dispatch.batch import Batch, PlannedEntry, plan_catch_up, plan_entries
+from redisbeater.dispatch.batch import Batch, BrokenEntry, PlannedEntry, plan_catch_up, plan_entries
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.pace import Pace
@@ -56,7 +55,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        app: Celery,
+        context: Context,
         broker: Broker,
         counts: Counts | None = None,
         *,
@@ -64,11 +63,10 @@ class Dispatcher:
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     ) -> None:
-        context = Context.of(app)
         #: How many runs may leave now.
         self.pace = Pace(context.config.max_rate)
         self._resources = Resources(
-            app=app,
+            app=context.app,
             entry_class=entry_class,
             context=context,
             broker=broker,
@@ -102,7 +100,7 @@ class ClaimDispatch:
         self._batch = Batch(claim.entries, claim.now)
         self._refusals = Refusals(claim, self._batch, resources)
         #: Entries that were planned but not published before the time of their publish batch was over.
-        self._planned: list[PlannedEntry] = []
+        self._planned: list[PlannedEntry | BrokenEntry] = []
         #: How many slow tasks had been found when the entries were last sorted; -1: they never were.
         self._slow_tasks_found = -1
 
@@ -119,7 +117,8 @@ class ClaimDispatch:
         The first run of every entry comes before the second run of any.
         """
         self._publish_first_runs()
-        self._publish_catch_up()
+        if self._batch.catch_up:
+            self._publish_catch_up()
 
     def _publish_first_runs(self) -> None:
         size = FIRST_PUBLISH_BATCH
@@ -175,7 +174,7 @@ class ClaimDispatch:
         del self._planned[:published]
         return published
 
-    def _plan_next(self, count: int) -> list[PlannedEntry]:
+    def _plan_next(self, count: int) -> list[PlannedEntry | BrokenEntry]:
         """Return the plans of up to ``count`` entries at the head of the batch; plans that are left over are reused."""
         entries = self._batch.peek(max(count, len(self._planned)))
         kept = self._planned if all(plan.claimed is entry for plan, entry in zip(self._planned, entries)) else []
@@ -188,7 +187,7 @@ class ClaimDispatch:
         entries = list(islice(waiting, 1 if self._batch.sends_one_by_one else most))
         return self._publish_planned(plan_catch_up(self.claim, entries, share, self._resources))
 
-    def _publish_planned(self, planned: list[PlannedEntry]) -> int:
+    def _publish_planned(self, planned: Sequence[PlannedEntry | BrokenEntry]) -> int:
         """Publish planned entries as one publish batch, and wait for its confirms. Return how many runs it had."""
         # denied_join_result: otherwise result backends subscribe to every task's result, some without a timeout.
         with self._broker.publish_batch(one_by_one=self._batch.sends_one_by_one) as publish_batch, denied_join_result():
@@ -230,7 +229,8 @@ class ClaimDispatch:
     def _finish(self) -> None:
         self._batch.requeue_in_flight()
         self._commit()
-        self._refusals.quarantine_broken()
+        if self._batch.broken:
+            self._refusals.quarantine_broken()
         self._store.release(self.claim, list(self._batch.unsent))
 
     def _commit(self) -> None:
@@ -265,19 +265,17 @@ class ClaimDispatch:
 
 
 def _commitment(job: Job) -> Commitment:
-    """Return the commitment of a job; if that fails, its next score alone, as its runs were sent."""
-    try:
-        return job.commitment()
-    except Exception:  # of the handler of a signal, it does not come again
-        return _second_commitment(job)
+    """Return the commitment of a job; if that fails, its next score alone, as its runs were sent.
 
-
-def _second_commitment(job: Job) -> Commitment:
-    try:
-        return job.commitment()
-    except Exception:
-        logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
-        return job.bare_commitment()
+    What code raises counts the second time, as when an entry is planned.
+    """
+    for is_second in (False, True):
+        try:
+            return job.commitment()
+        except Exception:
+            if is_second:
+                logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
+    return job.bare_commitment()
 
 
 def _log_skips(jobs: Iterable[Job]) -> None:

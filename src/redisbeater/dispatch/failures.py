@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
 
 from redisbeater.clock import MAX_THINGS, Backoff
 from redisbeater.display import fingerprint, shown, text_of
-from redisbeater.exceptions import StoreError, causes, reason_of
+from redisbeater.exceptions import causes, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_failing, entry_fixed, run_refused
 from redisbeater.store.claim import CommitResult
@@ -116,16 +116,13 @@ class RefusedCommits:
 
     def log(self, result: CommitResult) -> None:
         """Log what was refused in part, and what in full."""
-        self._log(REDUCED, result.reduced)
-        self._log(REFUSED, result.refused)
-
-    def _log(self, line: str, errors: Mapping[str, StoreError]) -> None:
-        for name, error in islice(errors.items(), 1):
-            count = self._since.pop(line, 0) + len(errors)
-            if self._is_due(f"{line} {summary_of(error)}"):
-                logger.error(line, name, count, error)
-            else:
-                self._since[line] = count
+        for line, errors in ((REDUCED, result.reduced), (REFUSED, result.refused)):
+            for name, error in islice(errors.items(), 1):
+                count = self._since.pop(line, 0) + len(errors)
+                if self._is_due(f"{line} {summary_of(error)}"):
+                    logger.error(line, name, count, error)
+                else:
+                    self._since[line] = count
 
     def _is_due(self, what: str) -> bool:
         now = time.monotonic()

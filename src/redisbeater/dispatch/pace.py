@@ -120,7 +120,7 @@ class ClaimLimit:
         self._value = min(FIRST_CLAIM, self._most)
         self._oldest_only = self._value < self._most
 
-    def record(self, claimed: int, *, removed: int = 0, ran_short: bool) -> None:
+    def record(self, claimed: int, *, removed: int = 0, ran_short: bool = False) -> None:
         """Set the limit of the next claim: half after a claim that ran short of time, twice after a full one.
 
         Arguments:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from redisbeater.broker.connection import never_left
 from redisbeater.broker.publisher_confirms import PublishBatch
+from redisbeater.clock import host_seconds
 from redisbeater.dispatch.batch import Batch, BrokenEntry, PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
@@ -122,7 +123,10 @@ class Refusals:
         if is_refused:
             acceptance.refused(entry.name, error)
         delay = self._failures.failed(
-            entry.name, error, is_everywhere=is_refused and acceptance.is_refusing, now=self._claim.server_time()
+            entry.name,
+            error,
+            is_everywhere=is_refused and acceptance.is_refusing,
+            now=self._claim.server_time(host_seconds()),
         )
         self._store.release(self._claim, [entry], delay=delay, reason=shown(reason_of(error)))
 
@@ -185,56 +189,47 @@ class Publication:
 
     # Publish
 
-    def publish(self, entries: list[PlannedEntry]) -> Refusal | None:
+    def publish(self, entries: Iterable[PlannedEntry | BrokenEntry]) -> Refusal | None:
         """Publish entries for up to GATHER_SECONDS. Return the refusal that ended it early, if any."""
-        deadline = gathering_ends_at()
+        deadline = gathering_ends_at(time.monotonic())
         for planned in entries:
             is_alone = self._must_be_sent_alone(planned)
             if (is_alone and self._batch.in_flight) or not (self._publish_batch.is_buffered or self._may_send()):
                 return None
-            refusal = self._publish_timed(planned)
+            began_at = time.monotonic()
+            refusal = self._publish(planned)
+            ended_at = time.monotonic()
+            if isinstance(planned, PlannedEntry) and planned.runs:
+                self._slow_tasks.record(planned.task, (ended_at - began_at) / len(planned.runs))
             if not self._publish_batch.needs_flush:
                 self._confirm()
-            if refusal is not None or is_alone or time.monotonic() >= deadline:
+            if refusal is not None or is_alone or ended_at >= deadline:
                 return refusal
         return None
 
-    def _must_be_sent_alone(self, planned: PlannedEntry) -> bool:
+    def _must_be_sent_alone(self, planned: PlannedEntry | BrokenEntry) -> bool:
         """Return whether an entry must not share a publish batch: it is slow to send, or its last try failed."""
-        return planned.job is not None and (
+        return isinstance(planned, PlannedEntry) and (
             planned.claimed.name in self._failing or bool(self._slow_tasks and planned.task in self._slow_tasks)
         )
 
-    def _publish_timed(self, planned: PlannedEntry) -> Refusal | None:
-        began_at = time.monotonic()
-        refusal = self._publish(planned)
-        if planned.runs:
-            self._slow_tasks.record(planned.task, (time.monotonic() - began_at) / len(planned.runs))
-        return refusal
+    def _publish(self, planned: PlannedEntry | BrokenEntry) -> Refusal | None:
+        """Take an entry out of the batch and publish its runs, unless it is broken. Return its refusal, if any.
 
-    def _publish(self, planned: PlannedEntry) -> Refusal | None:
-        """Publish runs of one entry, unless it is broken. Return its refusal, if any."""
-        if planned.broken is not None:
+        Where an entry catches up, the runs that are refused become due again for the next claim.
+        """
+        if isinstance(planned, BrokenEntry):
             self._batch.pop_next()
-            self._batch.broken.append(planned.broken)
+            self._batch.broken.append(planned)
             return None
-        return self._publish_next_runs(planned) if planned.first else self._publish_first_run(planned)
-
-    def _publish_first_run(self, planned: PlannedEntry) -> Refusal | None:
-        claimed = self._batch.pop_next()
+        if planned.first:
+            self._batch.catch_up.popleft()
+        else:
+            self._batch.pop_next()
         messages, error = self._publish_runs(planned)
-        if planned.job is not None and (messages or not planned.runs):
-            self._batch.mark_in_flight(planned.job, messages)
-        return None if error is None else Refusal(error=error, entry=claimed)
-
-    def _publish_next_runs(self, planned: PlannedEntry) -> Refusal | None:
-        """Publish further runs of an entry. Those that are refused become due again for the next claim."""
-        self._batch.catch_up.popleft()
-        messages, error = self._publish_runs(planned)
-        if planned.job is not None and messages:
-            is_whole = len(messages) == len(planned.runs)
-            self._batch.mark_in_flight(planned.job, messages, first=planned.first, is_whole=is_whole)
-        return None if error is None else Refusal(error=error)
+        if messages or not (planned.runs or planned.first):
+            self._batch.mark_in_flight(PlannedEntry(planned.job, planned.first, planned.runs, messages))
+        return None if error is None else Refusal(error=error, entry=None if planned.first else planned.claimed)
 
     def _publish_runs(self, planned: PlannedEntry) -> tuple[list[range], Exception | None]:
         """Publish runs in order. Return the message numbers of each, and the error that ended it early, if any."""
@@ -282,11 +277,11 @@ class Publication:
             self._refusals.release_with_backoff(self._batch.pop_next(), "lock or lease ran out before it was sent")
 
     def _confirm(self) -> None:
-        confirmed = self._batch.confirm(self._publish_batch.has_accepted)
-        sent = [item for item in confirmed if item.job.plan.runs]
-        for job in [job for job, _ in sent if job.claimed.name in self._failing]:
-            self._failures.succeeded(job.claimed.name)
+        sent = [item for item in self._batch.confirm(self._publish_batch.has_accepted) if item.job.plan.runs]
+        for item in sent:
+            if item.claimed.name in self._failing:
+                self._failures.succeeded(item.claimed.name)
         if sent:
             self._acceptance.accepted()
-            due_times = [due for job, first in sent for due in job.due_times(first)]
-            self._counts.count_accepted(self._claim.server_time(), due_times)
+            due_times = [due for item in sent for due in item.job.due_times(item.first)]
+            self._counts.count_accepted(self._claim.server_time(host_seconds()), due_times)

@@ -10,6 +10,7 @@ from typing import Any
 
 from celery.result import denied_join_result
 
+from redisbeater.clock import host_seconds
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.resources import Resources
@@ -46,7 +47,7 @@ def facts_of_skip(name: str, skip: Skip) -> dict[str, Any]:
 
 def announce_run(run: RedisScheduleEntry, kind: str, claim: Claim) -> None:
     """Fire the signal about one run that was sent and recorded, of the kind ``schedule`` or ``resend``."""
-    now, fire_time = claim.server_time(), run.last_run_at
+    now, fire_time = claim.server_time(host_seconds()), run.last_run_at
     late = (now - (run.due_at or fire_time or now)).total_seconds()
     run_id = run.options["task_id"]
     run_dispatched.send(run.name, entry=run, run_id=run_id, fire_time=fire_time, kind=kind, late=late)
@@ -124,9 +125,9 @@ class Resends:
                 announce_run(again, "resend", claim)
 
     def _cancel(self, run_id: str) -> None:
-        app, broker = self._resources.app, self._resources.broker
+        context, broker = self._resources.context, self._resources.broker
         note = "overlap=cancel_other"
-        run = cancel(app, run_id, by="redisbeater", note=note, connection=lambda: broker.producer.connection)
+        run = cancel(context, run_id, by="redisbeater", note=note, connection=lambda: broker.producer.connection)
         if run is not None:
             logger.info("entry %r: run %s is asked to stop, its overlap is cancel_other", run.name, run_id)
 

@@ -399,10 +399,8 @@ def _runs(stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> Iter
         planned = plan(policy, following, stored.now, run_count=stored.meta.total_run_count)
         if not is_claimed or following != stored.score.fire_time:
             yield from _represented(planned, policy)
-        following = policy.kept(planned.next.fire_time)
-    while following is not None:
-        yield [following]
-        following = policy.kept(policy.timetable.next(following))
+        following = planned.next.fire_time
+    yield from ([fire_time] for fire_time in policy.kept_from(following))
 
 
 def _represented(planned: Plan, policy: ResolvedPolicy) -> Iterator[list[datetime]]:

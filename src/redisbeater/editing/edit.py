@@ -6,6 +6,7 @@ import getpass
 import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
@@ -15,9 +16,9 @@ from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, unsafe_character
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import event, get_logger
+from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import NULLABLE
-from redisbeater.model.json_text import changed_fields
 from redisbeater.model.log_line import line_text
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.reader import tracked_fields
@@ -112,10 +113,7 @@ class Edit:
         """The change for the store, which writes it only if the entry is still as it was read."""
         meta = self.meta.followed_by_score()
         writes_meta = self.writes_meta or (meta is not self.meta and self._score_follows_last_run)
-        return Change.of(
-            self.snapshot,
-            self.text,
-            score=self.score,
+        return Change.of(self.snapshot, self.text, score=self.score)._replace(
             meta=meta.to_text() if writes_meta else "",
             recorded_run=meta.recorded_run if writes_meta else "",
             origin=self.origin,
@@ -126,11 +124,26 @@ class Edit:
 
     @cached_property
     def changed_fields(self) -> list[str]:
-        """The fields of the definition that differ from what was stored; none of a new entry."""
+        """The fields of the definition that differ from what was stored; none of a new entry.
+
+        A field that is null is one that is missing, unless null is a value of it.
+        """
         if self.known_changes is not None:
             return list(self.known_changes)
+        old, new = self.values
+        nulls = {name for name in NULLABLE if (name in old) != (name in new)}
+        return sorted(name for name in {**old, **new} if old.get(name) != new.get(name) or name in nulls)
+
+    @cached_property
+    def values(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The stored fields before and after the edit; none where they are the same, or were no object."""
         before = self.snapshot.definition
-        return changed_fields(before, self.text, nullable=NULLABLE) if before and before != self.text else []
+        if not before or before == self.text:
+            return {}, {}
+        with suppress(InvalidEntry):  # what another program stored
+            old, new = json_text.from_text(before, "before"), json_text.from_text(self.text, "after")
+            return (old, new) if isinstance(old, dict) else ({}, {})
+        return {}, {}
 
     @property
     def switches(self) -> str:

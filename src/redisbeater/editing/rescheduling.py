@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from celery.schedules import BaseSchedule, crontab, schedule
-
 from redisbeater.display import quoted
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
@@ -21,8 +19,8 @@ from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
-from redisbeater.schedules import ScheduleCodec, interval
-from redisbeater.schedules.crontab import is_repeating
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import to_utc
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH
@@ -242,13 +240,7 @@ def _in_new_zone(
     after: datetime, last: datetime | None, definition: Definition, before: tzinfo, zone: tzinfo
 ) -> datetime:
     """Return the instant that the next fire time follows: that of the same local time, but not before the last one."""
-    if _means_elapsed_time(definition.schedule):
+    if kind_of(definition.schedule).means_elapsed_time(definition.schedule):
         return after
     shown = to_utc(after.astimezone(before).replace(tzinfo=None, fold=0), zone)
     return shown if last is None else max(shown, last)
-
-
-def _means_elapsed_time(schedule_: BaseSchedule) -> bool:
-    if type(schedule_) is schedule:
-        return interval.every(schedule_) < _DAY
-    return isinstance(schedule_, crontab) and is_repeating(schedule_)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
 
-from redisbeater.display import text_of
+from redisbeater.display import json_fields, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
-from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.timetable import clock_change_note
 
 #: More runs than a person reads.
 MOST_RUNS = 1000
@@ -47,14 +47,8 @@ class UpcomingRun:
 
     def as_dict(self) -> dict[str, str]:
         """Return the fields as texts, for printing and JSON."""
-        return {
-            "name": self.name,
-            "task": self.task,
-            "fire_time": self.fire_time.isoformat(),
-            "local": self.local.isoformat(),
-            "due_at": "" if self.due_at == self.fire_time else self.due_at.isoformat(),
-            "note": self.note,
-        }
+        found = json_fields(self)
+        return found if self.due_at != self.fire_time else {**found, "due_at": ""}
 
 
 def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[UpcomingRun]:
@@ -101,12 +95,11 @@ def first_runs(definition: Definition, defaults: Defaults, now: datetime, n: int
         StepsExhausted: finding the first one takes more.
     """
     policy = ResolvedPolicy.of(definition, defaults).afresh()
-    fire_time = policy.kept(policy.timetable.first(now)) if definition.enabled else None
+    first = policy.kept(policy.timetable.first(now)) if definition.enabled else None
     found: list[UpcomingRun] = []
     with suppress(OverflowError, StepsExhausted):  # those that were found are shown
-        while fire_time is not None and len(found) < min(n, policy.max_runs or n):
+        for fire_time in islice(policy.kept_from(first), min(n, policy.max_runs or n)):
             found.append(_planned(fire_time, policy, definition))
-            fire_time = policy.kept(policy.timetable.next(fire_time))
     return found
 
 
@@ -120,9 +113,7 @@ def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, start: datetime | N
         yield from planned.runs
         fire_time = policy.kept(planned.next.fire_time)
     with suppress(OverflowError, StepsExhausted):  # the end of the calendar, or of the steps
-        while fire_time is not None:
-            yield fire_time
-            fire_time = policy.kept(policy.timetable.next(fire_time))
+        yield from policy.kept_from(fire_time)
 
 
 def _run(fire_time: datetime, policy: ResolvedPolicy, stored: StoredEntry) -> UpcomingRun:

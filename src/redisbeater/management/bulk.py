@@ -12,9 +12,6 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from celery import Celery
-from celery.schedules import crontab, schedule
-
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
@@ -33,7 +30,7 @@ from redisbeater.model.fields import given_policies
 from redisbeater.model.meta import FINISHED, NEW, Meta, Score
 from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.schedules.crontab_text import field_texts
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import zone_name
 from redisbeater.store import SAVE_PAGE, Change, pages
 
@@ -88,7 +85,7 @@ class EntryTemplate:
             InvalidEntry: the entry never fires.
         """
         # The next fire time of a crontab is the same for every entry until it has passed.
-        is_still_next = type(self.definition.schedule) is crontab and (self._first.fire_time or now) > now
+        is_still_next = kind_of(self.definition.schedule).is_memoryless and (self._first.fire_time or now) > now
         if self._planned_at != now and not is_still_next:
             self._first = score_of_new(self.definition, NEW, now, defaults)
             self._planned_at = now
@@ -138,26 +135,15 @@ def _template_key(entry: RedisScheduleEntry) -> bytes | None:
 
     None: the entry holds other than plain values, and gets a template of its own.
     """
-    timing = _timing(entry.schedule)
-    if timing is None:
+    schedule, kind = entry.schedule, kind_of(entry.schedule)
+    if not kind.is_plain or getattr(schedule, "nowfun", None) is not None:
         return None
-    shared: Any = (entry.task, timing, entry.options, entry.enabled, entry.timezone, given_policies(vars(entry)))
+    timing, policies = kind.plain_values(schedule), given_policies(vars(entry))
+    shared: Any = (entry.task, timing, entry.options, entry.enabled, policies)
     try:
         return marshal.dumps(shared, 0)
     except ValueError:
         return None
-
-
-def _timing(value: Any) -> tuple[Any, ...] | None:
-    """Return the fields of a plain interval or crontab; None for any other schedule."""
-    if getattr(value, "nowfun", None) is not None:
-        return None
-    if type(value) is schedule:
-        every = value.run_every
-        return every.days, every.seconds, every.microseconds, value.relative
-    if type(value) is crontab:
-        return *field_texts(value).values(), getattr(value, "timezone", None)
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,20 +162,20 @@ class Outcome:
     is_changed: bool = True
     was_until: datetime | None = None
     error: Exception | None = None
-    _app: Celery | None = field(default=None, repr=False)
+    _context: Context | None = field(default=None, repr=False)
     _stored: StoredEntry | None = field(default=None, repr=False)
 
     @cached_property
     def entry(self) -> RedisScheduleEntry | None:
         """The entry after the change; None if it was deleted, or could not be changed."""
-        return None if self._stored is None else RedisScheduleEntry.of(self._stored, self._app)
+        context, stored = self._context, self._stored
+        return None if context is None or stored is None else RedisScheduleEntry.of(stored, context)
 
 
-def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
+def enable_many(context: Context, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
     """Enable or disable entries; yield what became of each when its page was written."""
 
     def change(page: Sequence[str]) -> Iterator[Outcome]:
-        context = Context.of(app)
         result = write_page(context, [Switch(name=name, is_enabled=is_enabled, author=author) for name in page])
         for name in page:
             edit = result.written.get(name)
@@ -199,7 +185,7 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
                 stored = edit.to_stored_entry()
                 log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
                 is_changed, until = _before(edit, stored, context)
-                yield Outcome(name=name, is_changed=is_changed, was_until=until, _app=app, _stored=stored)
+                yield Outcome(name=name, is_changed=is_changed, was_until=until, _context=context, _stored=stored)
 
     return _by_page(names, change, check_name if is_enabled else check_stored_name)
 
@@ -216,11 +202,11 @@ def _before(edit: Edit, after: StoredEntry, context: Context) -> tuple[bool, dat
     )
 
 
-def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
+def delete_many(context: Context, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
     """Delete entries; yield what became of each when its page was deleted."""
 
     def delete(page: Sequence[str]) -> Iterator[Outcome]:
-        deleted = delete_entries(Context.of(app), page, author)
+        deleted = delete_entries(context, page, author)
         for name in page:
             if name in deleted:
                 yield Outcome(name=name, is_static=deleted[name].is_static)

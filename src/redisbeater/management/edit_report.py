@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from celery import Celery
-
 from redisbeater.context import Context
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.editing.changes import EntryChange, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
 from redisbeater.editing.edit import Edit
@@ -21,13 +19,10 @@ from redisbeater.exceptions import RedisBeaterError
 from redisbeater.model import json_text
 from redisbeater.model.fields import shown_value
 from redisbeater.redaction import redacted_field
-from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.kinds import describe_in_brief
 
 #: Characters of a value before or after a change that are shown.
 MOST_VALUE = 80
-
-#: Fields whose changes are shown key by key.
-_OBJECTS = ("kwargs", "options")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,73 +43,60 @@ class EditReport:
     next_after: datetime | None
 
     @classmethod
-    def of(cls, edit: Edit, app: Celery) -> EditReport:
+    def of(cls, edit: Edit, context: Context) -> EditReport:
         """Return the report on an edit of an entry."""
-        context = Context.of(app).in_zone(edit.snapshot.zone)
+        context = context.in_zone(edit.snapshot.zone)
         after, patterns = edit.to_stored_entry(), context.config.redact
+        entry = RedisScheduleEntry.of(after, context)
         before = None
         with suppress(RedisBeaterError):  # a new entry, or one that could not be read
             before = StoredEntry.from_snapshot(edit.snapshot, context.codec)
         return cls(
-            entry=RedisScheduleEntry.of(after, app),
+            entry=entry,
             changed={
                 field: (redacted_field(field, was, patterns), redacted_field(field, is_, patterns))
-                for field, (was, is_) in _changes(edit, before, after)
+                for field, was, is_ in _changes(edit, before, after)
             },
             next_before=None if before is None else before.due_at(context.defaults),
-            next_after=after.due_at(context.defaults),
+            next_after=entry.due_at,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        return {
-            "name": self.entry.name,
-            "changed": {field: list(values) for field, values in self.changed.items()},
-            "next": [moment and moment.isoformat() for moment in (self.next_before, self.next_after)],
-        }
+        return json_form(
+            {"name": self.entry.name, "changed": self.changed, "next": (self.next_before, self.next_after)}
+        )
 
 
-def edit_entry(app: Celery, change: EntryChange, *, dry_run: bool) -> EditReport:
+def edit_entry(context: Context, change: EntryChange, *, dry_run: bool) -> EditReport:
     """Write a change, unless it is a dry run, and report what it does.
 
     Raises:
         EntryNotFound, EntryExists, InvalidEntry, EditConflict: it cannot be applied; nothing was written.
     """
-    return EditReport.of((preview_edit if dry_run else write_edit)(Context.of(app), change), app)
+    return EditReport.of((preview_edit if dry_run else write_edit)(context, change), context)
 
 
-def draft(entry: RedisScheduleEntry) -> RedisScheduleEntry:
+def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:
     """Return a new entry as it would be stored; write nothing.
 
     Raises:
         EntryExists: there is one of that name.
         InvalidEntry: it cannot be stored, or never fires.
     """
-    context, definition = Context.of(entry.app), entry.definition()
+    definition = entry.definition()
     text = definition.to_text(context.codec)
     change = Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), only_new=True)
-    return RedisScheduleEntry.of(preview(context, change), entry.app)
+    return RedisScheduleEntry.of(preview(context, change), context)
 
 
-def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    if not edit.changed_fields:
-        return
-    old = json_text.from_text(edit.snapshot.definition, "$")
-    new = json_text.from_text(edit.text, "$")
+def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, Any, Any]]:
+    old, new = edit.values
     for field in edit.changed_fields:
-        was, is_ = old.get(field), new.get(field)
         if field == "schedule":
-            yield field, (before and _words(before), _words(after))
-        elif field in _OBJECTS and isinstance(was, dict) and isinstance(is_, dict):
-            yield from _changes_by_key(field, was, is_)
+            yield field, before and _words(before), _words(after)
         else:
-            yield field, (shown_value(old, field), shown_value(new, field))
-
-
-def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for key in {**was, **is_}:
-        if was.get(key) != is_.get(key):
-            yield f"{field}.{key}", (was.get(key), is_.get(key))
+            yield from json_text.changed_parts(field, shown_value(old, field), shown_value(new, field))
 
 
 def _words(stored: StoredEntry) -> str:

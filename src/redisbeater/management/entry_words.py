@@ -8,32 +8,38 @@ from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any
 
-from celery import Celery
-from celery.schedules import crontab
+from celery.schedules import BaseSchedule
 
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted
 from redisbeater.editing.stored_entry import load
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import DEFINED, RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked, restored
-from redisbeater.management.files.definitions import fields_of
+from redisbeater.management.files.definitions import fields_of, schedule_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import POLICY_FIELDS, EntryFields
+from redisbeater.model.fields import (
+    FIELDS,
+    JSON,
+    WORDS,
+    Duration,
+    EntryFields,
+    FieldKind,
+    Labels,
+    Number,
+    Options,
+    Time,
+)
 from redisbeater.model.options import decoded_options
 from redisbeater.model.passed_values import unknown_field
-from redisbeater.model.policies import INHERIT
 from redisbeater.redaction import BLANK, redacted
-from redisbeater.schedules import clocked, cron, rrule
-from redisbeater.schedules.crontab_text import cron_text
+from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
 from redisbeater.schedules.zones import read_zone
 from redisbeater.times import read_duration, read_time
 
-_FIELDS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS)
 
-
-def read_definition(app: Celery, text: str, name: str = "") -> RedisScheduleEntry:
+def read_definition(context: Context, text: str, name: str = "") -> RedisScheduleEntry:
     """Return the entry of a definition, unsaved; ``name`` takes the place of the name in the text.
 
     Raises:
@@ -43,33 +49,22 @@ def read_definition(app: Celery, text: str, name: str = "") -> RedisScheduleEntr
     if not isinstance(data, dict):
         raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
     for field in data:
-        if field not in _FIELDS:
-            raise unknown_field(field, _FIELDS)
-    check_not_blanked(data, "$", Context.of(app).config.redact)
+        if field not in DEFINED:
+            raise unknown_field(field, DEFINED)
+    check_not_blanked(data, "$", context.config.redact)
     of_entry = name or data.get("name")
     if not isinstance(of_entry, str) or not of_entry:
         raise InvalidEntry("$.name", "is missing; expected a text")
-    definition = Definition.from_text(of_entry, text, Context.of(app).codec)
-    fields = {field: getattr(definition, field) for field in _FIELDS}
-    return RedisScheduleEntry(**fields, app=app)
+    definition = Definition.from_text(of_entry, text, context.codec)
+    fields = {field: getattr(definition, field) for field in DEFINED}
+    return RedisScheduleEntry(**fields, app=context.app).bind(context)
 
-
-#: The words for a schedule; an entry has one of them.
-SCHEDULE_WORDS = ("every", "cron", "rrule", "at", "solar")
 
 #: The options of a task that have words of their own.
 OPTION_WORDS = ("queue", "priority")
 
-#: What each field is when it is not set, by the names of the fields and by those of the options of the command line.
-_DEFAULTS: dict[str, Any] = {
-    "args": [], "kwargs": {}, "options": {}, "timezone": None, "start_at": None, "end_at": None, "max_runs": None,
-    "on_finish": "keep", "misfire_grace_time": INHERIT, "coalesce": INHERIT, "jitter": INHERIT, "description": "",
-    "labels": {}, "disabled_until": None, "skip": [],
-    "overlap": INHERIT, "requeue_lost": INHERIT, "anchor": "fire_time", "deadline": None, "once": False,
-    "disable_after_failures": None,
-}  # fmt: skip
-
-_FIELD_OF_WORD = {"grace": "misfire_grace_time", "label": "labels"}
+#: What fields are called besides their names.
+_FIELD_OF_WORD = {"label": "labels", **{word: field.name for word, field in WORDS.items() if field.former}}
 
 
 def default_of(word: str) -> tuple[str, Any]:
@@ -84,10 +79,10 @@ def default_of(word: str) -> tuple[str, Any]:
         return name, None
     if name in ("name", "task", "schedule", "enabled", *SCHEDULE_WORDS):
         raise InvalidEntry(f"$.{name}", "cannot be unset; every entry has it")
-    if name not in _DEFAULTS:
-        known = [*_DEFAULTS, *_FIELD_OF_WORD, *OPTION_WORDS]
+    if name not in FIELDS:
+        known = [*FIELDS, *_FIELD_OF_WORD, *OPTION_WORDS]
         raise InvalidEntry(f"$.{name}", f"is not a field that can be unset{did_you_mean(name, known)}")
-    return name, _DEFAULTS[name]
+    return name, FIELDS[name].default
 
 
 class EntryWords:
@@ -110,11 +105,13 @@ class EntryWords:
         Raises:
             InvalidEntry: a word cannot be read; the message begins with its field, and says what is accepted.
         """
-        fields = {
-            field: read(self, self._words[word], f"$.{field}")
-            for word, (field, read) in _READERS.items()
-            if word in self._words
-        }
+        fields: dict[str, Any] = {name: self._words[name] for name in ("task", "enabled") if name in self._words}
+        for word, field in WORDS.items():
+            if word in self._words:
+                text, path = self._words[word], f"$.{field.name}"
+                is_none = field.nullable and text.strip().lower() == "none"
+                read = _READERS.get(type(field.kind), EntryWords._as_it_is)
+                fields[field.name] = None if is_none else read(self, text, path)
         given = [word for word in SCHEDULE_WORDS if word in self._words]
         if len(given) > 1:
             raise InvalidEntry("$.schedule", f"expected only one of {', '.join(f'--{word}' for word in given)}")
@@ -135,46 +132,30 @@ class EntryWords:
             options["priority"] = self._whole(self._words["priority"], "$.options.priority")
         return options
 
-    def _schedule(self, kind: str, text: str) -> Any:
-        if kind == "every":
-            return self._every(text)
-        if kind == "cron":
-            return cron(text)
-        if kind == "at":
-            return clocked(self._time(text, "$.schedule.at"))
-        return self._rrule(text) if kind == "rrule" else self._solar(text)
-
-    def _every(self, text: str) -> timedelta:
-        length = self._duration(text, "$.schedule.every")
-        if not length:
-            raise InvalidEntry("$.schedule.every", f"expected a duration above 0, got {quoted(text)}")
-        return length
-
-    def _rrule(self, text: str) -> rrule:
-        start = None if "DTSTART" in text.upper() else self._present[0].astimezone(self._zone).replace(microsecond=0)
+    def _schedule(self, word: str, text: str) -> BaseSchedule:
         try:
-            return rrule(text, dtstart=start, timezone=self._zone)
-        except InvalidEntry as exc:
-            raise InvalidEntry("$.schedule.rrule", str(exc)) from exc
+            return SCHEDULE_WORDS[word].read(text, self)
+        except ValueError as exc:
+            if isinstance(exc, InvalidEntry) and exc.path.startswith("$"):
+                raise
+            raise InvalidEntry(f"$.schedule.{word}", str(exc)) from exc
 
-    def _solar(self, text: str) -> Any:
-        event, *angles = (part.strip() for part in text.split(","))
-        try:
-            latitude, longitude = map(float, angles)
-        except ValueError:
-            example = "an event, latitude and longitude such as sunset,48.2,16.4"
-            raise InvalidEntry("$.schedule.solar", f"expected {example}, got {quoted(text)}") from None
-        return self._context.codec.decode({"__type__": "solar", "event": event, "lat": latitude, "lon": longitude})
+    def time(self, text: str, path: str) -> datetime:
+        """Return the time of a text such as ``tomorrow 09:00``.
 
-    def _time(self, text: str, path: str) -> datetime:
+        Raises:
+            InvalidEntry: it is none; with the path.
+        """
         now, _ = self._present
-        return _read_at(lambda: read_time(text, now=now, zone=self._zone), path).astimezone(self._zone)
+        return _read_at(lambda: read_time(text, now=now, zone=self.zone), path).astimezone(self.zone)
+
+    @property
+    def start(self) -> datetime:
+        """When a rule begins whose text does not say so: now."""
+        return self._present[0].astimezone(self.zone).replace(microsecond=0)
 
     def _duration(self, text: str, path: str) -> timedelta:
         return _read_at(lambda: read_duration(text), path)
-
-    def _grace(self, text: str, path: str) -> timedelta | None:
-        return None if text.strip().lower() == "none" else self._duration(text, path)
 
     def _json(self, text: str, path: str) -> Any:
         value = json_text.from_person(text, path)
@@ -203,14 +184,15 @@ class EntryWords:
         return self._context.redis.clock()
 
     @cached_property
-    def _zone(self) -> tzinfo:
+    def zone(self) -> tzinfo:
+        """The zone of local times."""
         if "timezone" in self._words:
             return read_zone(self._words["timezone"], "$.timezone")
         default = self._context.in_zone(self._present[1]).zone
         return load(self._context, self._name).definition.zone(default) if self._name else default
 
 
-def drafted(app: Celery, name: str, task: str, words: EntryWords) -> RedisScheduleEntry:
+def drafted(context: Context, name: str, task: str, words: EntryWords) -> RedisScheduleEntry:
     """Return the entry of words; ask nobody whether there is one of that name.
 
     Raises:
@@ -225,7 +207,7 @@ def drafted(app: Celery, name: str, task: str, words: EntryWords) -> RedisSchedu
         if not isinstance(fields.get("options", {}), dict):
             raise InvalidEntry("$.options", "expected an object")
         fields["options"] = {**fields.get("options", {}), **task_options}
-    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=app, **fields)
+    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=context.app, **fields).bind(context)
 
 
 def fields_of_entry(entry: RedisScheduleEntry) -> dict[str, Any]:
@@ -240,37 +222,18 @@ def _read_at(read: Callable[[], Any], path: str) -> Any:
         raise InvalidEntry(path, str(exc)) from exc
 
 
-#: The words, the field that each gives, and what reads it.
-_READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
-    "timezone": ("timezone", EntryWords._as_it_is),
-    "args": ("args", EntryWords._json),
-    "kwargs": ("kwargs", EntryWords._json),
-    "options": ("options", EntryWords._options),
-    "start_at": ("start_at", EntryWords._time),
-    "end_at": ("end_at", EntryWords._time),
-    "max_runs": ("max_runs", EntryWords._whole),
-    "on_finish": ("on_finish", EntryWords._as_it_is),
-    "grace": ("misfire_grace_time", EntryWords._grace),
-    "coalesce": ("coalesce", EntryWords._as_it_is),
-    "jitter": ("jitter", EntryWords._duration),
-    "description": ("description", EntryWords._as_it_is),
-    "labels": ("labels", EntryWords._labels),
-    "overlap": ("overlap", EntryWords._as_it_is),
-    "requeue_lost": ("requeue_lost", EntryWords._whole),
-    "anchor": ("anchor", EntryWords._as_it_is),
-    "deadline": ("deadline", EntryWords._duration),
-    "once": ("once", EntryWords._as_it_is),
-    "disable_after_failures": ("disable_after_failures", EntryWords._whole),
-    "enabled": ("enabled", EntryWords._as_it_is),
-    "task": ("task", EntryWords._as_it_is),
+#: What reads the texts of each kind; those of others are as they are.
+_READERS: Mapping[type[FieldKind], Callable[[EntryWords, Any, str], Any]] = {
+    Time: EntryWords.time,
+    Duration: EntryWords._duration,
+    Number: EntryWords._whole,
+    JSON: EntryWords._json,
+    Options: EntryWords._options,
+    Labels: EntryWords._labels,
 }
 
-
 #: The fields whose texts are JSON.
-JSON_WORDS = ("args", "kwargs", "options")
-
-#: What fields are called in files, and as options of the command line and fields of the form.
-_WORD_OF_FIELD = {"misfire_grace_time": "grace"}
+JSON_WORDS = tuple(word for word, field in WORDS.items() if isinstance(field.kind, JSON))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +242,7 @@ class FormWords:
 
     Attributes:
         version: that of the entry which was read.
-        kind: the word of its schedule: every, cron, at, rrule or solar; empty: no word means exactly this schedule.
+        kind: the word of its schedule, such as every; empty: no word means exactly this schedule.
         words: the texts; what is not set is missing.
     """
 
@@ -298,11 +261,11 @@ def form_words(context: Context, name: str) -> FormWords:
     stored = load(context, name)
     zone = context.in_zone(stored.zone).zone
     fields = fields_of(stored.definition, context.codec, zone)
-    if "schedule" in fields and (text := _cron(stored.definition.schedule)):
-        fields["cron"] = text
+    if "schedule" in fields:
+        fields.update(_equal_words(stored.definition.schedule, zone))
     kind = next((word for word in SCHEDULE_WORDS if word in fields), "")
     fields.pop("schedule", None)
-    plain = {_WORD_OF_FIELD.get(field, field): value for field, value in fields.items()}
+    plain = {FIELDS[name].word if name in FIELDS else name: value for name, value in fields.items()}
     for word in JSON_WORDS:
         if word in plain:
             plain[word] = printable_json(redacted(plain[word], context.config.redact, in_texts=True))
@@ -312,13 +275,14 @@ def form_words(context: Context, name: str) -> FormWords:
     return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
 
 
-def _cron(schedule: Any) -> str:
-    """Return the cron text of a crontab, whether its fields were numbers or texts; empty where none means the same."""
-    text = cron_text(schedule) if type(schedule) is crontab else ""
+def _equal_words(schedule: BaseSchedule, zone: tzinfo) -> dict[str, Any]:
+    """Return the word of a schedule that is stored otherwise, such as a crontab of numbers; none if it has none."""
+    kind = kind_of(schedule)
+    text = kind.text(schedule)
     try:
-        return text if text and cron(text) == schedule else ""
+        return {kind.word: text} if text is not None and schedule_of(kind.word, text, zone) == schedule else {}
     except InvalidEntry:
-        return ""
+        return {}
 
 
 def _form_text(value: Any) -> str:

@@ -10,23 +10,21 @@ from heapq import heappop, heappush
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
-from celery.schedules import schedule
-
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.search import EVERY, each_found
+from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.policies import Anchor
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec, Timetable, interval
+from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.budget import Count, StepsExhausted
-from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.timetable import clock_change_note
 from redisbeater.store import Snapshot
 from redisbeater.store.connection import end_if_cancelled
 from redisbeater.times import EPOCH
@@ -50,10 +48,10 @@ class FutureRuns(NamedTuple):
     def group(self) -> tuple[object, ...]:
         """A key that entries with the same seconds of all their runs share."""
         policy, timetable = self.policy, self.policy.timetable
-        if policy.jitter or '"custom"' in self.schedule_text:
+        if policy.jitter or timetable.kind.depends_on_entry(timetable.schedule):
             return (self.name,)
         first = self.first
-        if policy.is_interval and not policy.skip and interval.every(timetable.schedule) % _SECOND == timedelta():
+        if timetable.period is not None and not policy.skip and timetable.period % _SECOND == timedelta():
             first = first.replace(microsecond=0)
         bounds = (timetable.start_at, timetable.end_at, policy.disabled_until, policy.skip)
         return (self.schedule_text, str(timetable.zone), *bounds, first, self.runs_left)
@@ -79,17 +77,15 @@ class FutureRuns(NamedTuple):
         moment: datetime | None = self.first
         if self.first < start and self.runs_left is None:
             newest = timetable.newest(self.first, start)
-            moment = policy.kept(newest if newest >= start else timetable.next(newest))
-        if type(timetable.schedule) is schedule and interval.counts_from_last(timetable.schedule) and not policy.skip:
-            every = interval.every(timetable.schedule)
+            moment = newest if newest >= start else timetable.next(newest)
+        if timetable.period is not None and not policy.skip:
             while moment is not None and moment < end and not timetable.is_past_end(moment):
                 yield moment
-                moment += every
+                moment += timetable.period
             return
-        while moment is not None and moment < end:
-            yield moment
+        for fire_time in takewhile(lambda each: each < end, policy.kept_from(moment)):
+            yield fire_time
             timetable.known.clear()
-            moment = policy.kept(timetable.next(moment))
 
 
 def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:
@@ -143,7 +139,7 @@ class HeldRuns:
 
 def read_held(context: Context) -> HeldRuns:
     """Return how many fire times have come and have not run, of 1,000 entries at most."""
-    found = each_found(context, EVERY, MOST_READ + 1, states={"late"}, sort="late")
+    found = Search(context, states={"late"}, sort="late").each(MOST_READ + 1)
     late = [entry.stored for entry in islice(found, MOST_READ + 1) if entry.stored is not None]
     counts = [_count(context, stored) for stored in late[:MOST_READ]]
     return HeldRuns(
@@ -180,12 +176,12 @@ _AROUND = timedelta(hours=3)
 MOST_FIRE_TIMES = 30
 
 
-def next_clock_change(entry: RedisScheduleEntry) -> UpcomingRun | None:
+def next_clock_change(context: Context, entry: RedisScheduleEntry) -> UpcomingRun | None:
     """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour.
 
     An interval counts elapsed time, and has none. Asks Redis for the time, writes nothing.
     """
-    context, definition = Context.of(entry.app), entry.definition()
+    definition = entry.definition()
     now, stored_zone = context.redis.clock()
     timetable = definition.timetable(context.in_zone(stored_zone).zone)
     if definition.is_interval or not definition.enabled:
@@ -211,10 +207,8 @@ def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
 
 
 def _affected(definition: Definition, timetable: Timetable, start: datetime, end: datetime) -> UpcomingRun | None:
-    fire_time, zone = timetable.next(start), timetable.local_zone
-    for _ in range(MOST_FIRE_TIMES):
-        if fire_time is None or fire_time > end:
-            return None
+    zone = timetable.local_zone
+    for fire_time in islice(timetable.between(start, end), MOST_FIRE_TIMES):
         if note := clock_change_note(timetable.schedule, zone, fire_time):
             instant = fire_time.astimezone(timezone.utc)
             return UpcomingRun(
@@ -225,7 +219,6 @@ def _affected(definition: Definition, timetable: Timetable, start: datetime, end
                 due_at=instant,
                 note=note,
             )
-        fire_time = timetable.next(fire_time)
     return None
 
 

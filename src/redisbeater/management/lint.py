@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from celery import Celery
-
-from redisbeater.context import Context, task_options
-from redisbeater.display import shown
+from redisbeater.context import Context
+from redisbeater.display import json_fields, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry
@@ -78,16 +76,17 @@ _MOST_NAMES = 3
 class Linter:
     """Goes through entries once and collects findings."""
 
-    def __init__(self, app: Celery, progress: Callable[[int], None] | None = None, *, for_sentry: bool = False) -> None:
-        self._app, self._for_sentry = app, for_sentry
-        self._context = Context.of(app)
+    def __init__(
+        self, context: Context, progress: Callable[[int], None] | None = None, *, for_sentry: bool = False
+    ) -> None:
+        self._for_sentry = for_sentry
         self._progress = progress
-        self._now, zone = self._context.redis.clock()
-        self._context = self._context.in_zone(zone)
+        self._now, zone = context.redis.clock()
+        self._context = context.in_zone(zone)
         self._findings: list[Finding] = []
         self._courses: list[FutureRuns] = []
         self._by_task: defaultdict[str, list[str]] = defaultdict(list)
-        import_tasks(app)
+        import_tasks(context.app)
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
 
     def schedule(self) -> list[Finding]:
@@ -110,7 +109,7 @@ class Linter:
 
     def file(self, export: Export) -> list[Finding]:
         """Return the findings in a file, the worst first."""
-        context, rules = self._context, task_options(self._app)
+        context, rules = self._context, self._context.task_options
         for number, (name, entry) in enumerate(export.entries.items(), 1):
             if self._progress is not None:
                 self._progress(number)
@@ -163,7 +162,7 @@ class Linter:
             self._findings += of_sentry(definition)
         self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
-        self._findings += of_arguments(definition, self._app)
+        self._findings += of_arguments(definition, self._context.app)
         if definition.enabled:
             found = self._clock_changes(definition)
             self._findings += [Finding.of(rule, definition.name, text) for rule, text in found]
@@ -205,7 +204,7 @@ class Linter:
 
     def _registered(self) -> set[str]:
         try:
-            answers: Any = self._app.control.inspect(timeout=INSPECT_SECONDS).registered() or {}
+            answers: Any = self._context.app.control.inspect(timeout=INSPECT_SECONDS).registered() or {}
         except Exception:  # the broker may be down, or its transport may not carry such questions
             return set()
         return {text.partition(" [")[0] for tasks in answers.values() for text in tasks}
@@ -248,12 +247,7 @@ class Preview:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "schedule": self.schedule,
-            "runs": [run.as_dict() for run in self.runs],
-            "findings": [vars(finding) for finding in self.findings],
-            "problem": self.problem,
-        }
+        return json_fields(self)
 
 
 def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Preview:

@@ -23,7 +23,8 @@ from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
 from redisbeater.schedules import Timetable, describe
-from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.kinds import kind_named
+from redisbeater.schedules.timetable import clock_change_note
 from redisbeater.schedules.zones import shifts_between
 from redisbeater.times import date_words, span_words
 
@@ -170,9 +171,9 @@ def redbeat_lacks(data: Mapping[str, Any]) -> list[str]:
     """Return the parts of a stored definition that RedBeat cannot read."""
     schedule = data.get("schedule")
     fields = schedule if isinstance(schedule, dict) else {}
-    kind = fields.get("__type__")
-    is_ours = kind in ("cron", "clocked", "custom") or (kind == "rrule" and bool({"text", "timezone"} & fields.keys()))
-    return [*sorted(data.keys() - _OF_REDBEAT), *([f"schedule {kind}"] if is_ours else [])]
+    kind = kind_named(fields.get("__type__"))
+    is_ours = kind is not None and (kind.foreign is None or not fields.keys().isdisjoint(kind.foreign))
+    return [*sorted(data.keys() - _OF_REDBEAT), *([f"schedule {kind.name}"] if kind and is_ours else [])]
 
 
 def _never_fires(timetable: Timetable, now: datetime) -> bool:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, Concatenate
 
 from redisbeater.display import quoted
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
-from redisbeater.management.async_store import AsyncScheduleStore, Awaited
+from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
+from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
-from redisbeater.management.rows import Row, RowPage, page_of_rows, row_of
 from redisbeater.management.runs.history import Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, check_sort, checked_states
+from redisbeater.management.search import Filter, Search, check_sort, checked_states
+from redisbeater.management.status import Status, read_overview
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
@@ -28,17 +30,21 @@ from redisbeater.store.records import PageKeys
 class OperatorStore(ScheduleStore):
     """The schedule of an app, with what people see of it and the texts that they write."""
 
-    def row(self, name: str, *, has_secrets: bool = False) -> Row:
-        """Return one entry as :meth:`rows` has it, with its last change; a broken one, too.
+    def view(self, name: str, *, has_secrets: bool = False) -> EntryView:
+        """Return one entry as :meth:`views` has it, with its last change; a broken one, too.
 
         With ``has_secrets`` the values that ``redisbeater_redact`` names are not blanked.
 
         Raises:
             EntryNotFound: there is none of that name.
         """
-        return row_of(self._context, name, has_secrets=has_secrets)
+        return Search(self._context).one(name, has_secrets=has_secrets)
 
-    def rows(
+    def named(self, names: Sequence[str]) -> list[EntryView]:
+        """Return entries as :meth:`views` has them, without those that there are not."""
+        return Search(self._context).named(names)
+
+    def views(
         self,
         number: int = 1,
         size: int = 50,
@@ -50,7 +56,7 @@ class OperatorStore(ScheduleStore):
         labels: Mapping[str, str] | None = None,
         states: str | Collection[str] = (),
         sort: str = "next",
-    ) -> RowPage:
+    ) -> ViewPage:
         """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
 
         Arguments:
@@ -73,7 +79,11 @@ class OperatorStore(ScheduleStore):
         for name, value in (("number", number), ("size", size)):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
-        return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
+        return Search(self._context, wanted, states=chosen, sort=sort, text=text).page(number, size)
+
+    def overview(self) -> tuple[Status, tzinfo]:
+        """Return the status without what the server says about itself, and the zone of entries without their own."""
+        return read_overview(self._context)
 
     @property
     def address(self) -> str:
@@ -120,11 +130,11 @@ class OperatorStore(ScheduleStore):
 
     def tasks(self) -> Sequence[str]:
         """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
-        return task_names(self._app)
+        return task_names(self._context.app)
 
     def is_registered(self, task: TaskLike) -> bool | None:
         """Tell whether the app has that task, or None if it cannot tell; import its modules if need be."""
-        return is_registered(self._app, as_task(task))
+        return is_registered(self._context.app, as_task(task))
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""
@@ -169,7 +179,7 @@ class OperatorStore(ScheduleStore):
         Raises:
             InvalidEntry: a word cannot be read, or the schedule is missing.
         """
-        return drafted(self._app, name, task, words)
+        return drafted(self._context, name, task, words)
 
     def preview(self, entry: RedisScheduleEntry, n: int = 5) -> Preview:
         """Return a preview of an entry created now: its schedule in words, its next runs, lint findings.
@@ -181,7 +191,7 @@ class OperatorStore(ScheduleStore):
 
     def next_clock_change(self, entry: RedisScheduleEntry) -> UpcomingRun | None:
         """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
-        return next_clock_change(entry)
+        return next_clock_change(self._context, entry)
 
 
 class AsyncOperatorStore(AsyncScheduleStore):
@@ -189,8 +199,15 @@ class AsyncOperatorStore(AsyncScheduleStore):
 
     _kind = OperatorStore
 
-    row = Awaited(OperatorStore.row)
-    rows = Awaited(OperatorStore.rows, is_long_read=True)
+    async def call(self, method: Callable[Concatenate[ScheduleStore, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a method of the store that a table names, in a thread as all the others."""
+        store = self._sync
+        return await self._run(lambda: method(store, *args, **kwargs))
+
+    view = Awaited(OperatorStore.view)
+    overview = Awaited(OperatorStore.overview)
+    named = Awaited(OperatorStore.named)
+    views = Awaited(OperatorStore.views, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
     is_registered = Awaited(OperatorStore.is_registered)
     held = Awaited(OperatorStore.held, is_long_read=True)

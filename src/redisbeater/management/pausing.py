@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,7 +16,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.signals import schedule_paused, schedule_resumed
-from redisbeater.store import HeldLock
+from redisbeater.store import lock_warning
 from redisbeater.store.keys import SEVERAL
 from redisbeater.times import MAX_SECONDS
 
@@ -26,15 +27,22 @@ LONGEST_PASS = timedelta(seconds=30)
 INTERVALS = 3
 
 
-def read_beats(context: Context) -> list[BeatLine]:
-    """Return the lines of the beats, those that lead first; what another program wrote is left out."""
-    read = (BeatLine.from_text(token, text) for token, text in context.redis.beats.lines().items())
+def beats_of(lines: Mapping[str, str]) -> list[BeatLine]:
+    """Return the lines of beats, those that lead first; what another program wrote is left out."""
+    read = (BeatLine.from_text(token, text) for token, text in lines.items())
     return sorted(filter(None, read), key=lambda beat: (not beat.leads, beat.token))
 
 
-def warning_of_lock(held: HeldLock, beats: Sequence[BeatLine]) -> str:
-    """Return why the lock may keep every beat from leading, or an empty text if its holder is running."""
-    return "" if held.holder in [beat.token for beat in beats] else held.warning
+def warning_of_lock(context: Context, lock: tuple[str, float | None], beats: Sequence[BeatLine]) -> str:
+    """Return why the lock may keep every beat from leading, or an empty text if its holder is running.
+
+    ``lock``: the token that it holds, and the seconds to its end, if it has one.
+    """
+    holder, seconds = lock
+    if holder in [beat.token for beat in beats]:
+        return ""
+    redis = context.redis
+    return lock_warning(redis.keys.lock, holder, math.inf if seconds is None else seconds, redis.command_line)
 
 
 def longest_pass(max_interval: float) -> timedelta:
@@ -63,12 +71,15 @@ class Resumption:
 
 def read_pause(context: Context) -> Pause | None:
     """Return the pause of the schedule, or None if it is not paused."""
-    found = context.redis.pause.read()
-    if found is None:
+    return pause_of(context.redis.pause.read(), lambda: context.redis.clock()[0])
+
+
+def pause_of(stored: tuple[str, float | None] | None, clock: Callable[[], datetime]) -> Pause | None:
+    """Return a pause of its JSON and the seconds to its end, if it has one; ``clock`` gives the time of the server."""
+    if stored is None:
         return None
-    text, seconds_left = found
-    until = None if seconds_left is None else context.redis.clock()[0] + timedelta(seconds=seconds_left)
-    return Pause.from_text(text, until)
+    text, seconds_left = stored
+    return Pause.from_text(text, None if seconds_left is None else clock() + timedelta(seconds=seconds_left))
 
 
 def pause(context: Context, author: Author, until: datetime | timedelta | None) -> Pause:

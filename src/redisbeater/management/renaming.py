@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 
-from celery import Celery
-
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.changes import FieldChange, Upsert
@@ -22,7 +20,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import FINISHED, NEW, Score, file_owner
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH
 
@@ -113,7 +111,7 @@ def _score(renamed: Definition, snapshot: Snapshot, defaults: Defaults) -> Score
     if fire_time is None or fire_time == EPOCH:
         return None
     if (
-        type(renamed.schedule) is cron_expression
+        kind_of(renamed.schedule).depends_on_entry(renamed.schedule)
         and fire_time > snapshot.now
         and not policy.timetable.fires_at(fire_time)
     ):
@@ -179,17 +177,16 @@ def _in_present_zone(score: Score, definition: Definition, kept: Snapshot, defau
     return Score.planned(policy.resumed(following))
 
 
-def retry(app: Celery, name: str, author: Author) -> RedisScheduleEntry:
+def retry(context: Context, name: str, author: Author) -> RedisScheduleEntry:
     """Take an entry out of quarantine: it runs from its next fire time on.
 
     Raises:
         EntryNotFound: there is none of that name.
         InvalidEntry: it is not broken, or still cannot be read or planned.
     """
-    context = Context.of(app)
     snapshot = context.redis.load(name)
     if not snapshot.exists:
         raise EntryNotFound(name)
     if not snapshot.is_broken:
         raise InvalidEntry(quoted(name), "is not broken; only a quarantined entry can be tried again")
-    return RedisScheduleEntry.of(write(context, FieldChange(name=name, author=author)), app)
+    return RedisScheduleEntry.of(write(context, FieldChange(name=name, author=author)), context)

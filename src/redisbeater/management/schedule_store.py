@@ -12,8 +12,7 @@ from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.config.urls import app_text
-from redisbeater.context import Context, task_options, with_prefix
-from redisbeater.context import task_options as rules_of
+from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import delete_entry
@@ -107,8 +106,9 @@ class ScheduleStore:
         Raises:
             EntryExists: there is one of that name.
         """
-        entry = RedisScheduleEntry(name, task, schedule, app=self._app, **fields)
-        return draft(entry) if dry_run else entry.create(note=note, by=by)
+        context = self._context
+        entry = RedisScheduleEntry(name, task, schedule, app=context.app, **fields).bind(context)
+        return draft(context, entry) if dry_run else entry.create(note=note, by=by)
 
     def update(
         self,
@@ -152,7 +152,7 @@ class ScheduleStore:
             EntryNotFound, EditConflict: as for :meth:`update`.
         """
         change = self._change(name, changes, task_options, note, by)
-        return edit_entry(self._app, replace(change, if_version=if_version), dry_run=dry_run)
+        return edit_entry(self._context, replace(change, if_version=if_version), dry_run=dry_run)
 
     def _change(
         self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
@@ -161,7 +161,7 @@ class ScheduleStore:
             name=check_name(name),
             fields={**fields},
             options=options or {},
-            option_rules=rules_of(self._app),
+            option_rules=self._context.task_options,
             author=Author.of(by, note),
         )
 
@@ -172,7 +172,7 @@ class ScheduleStore:
         """
         entry = checked_entry(entry)
         if self._prefix is not None:
-            entry.app = self._app
+            entry.bind(self._context)
         return entry.save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
@@ -197,7 +197,7 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             InvalidEntry: it is broken.
         """
-        return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
+        return RedisScheduleEntry.of(load(self._context, check_name(name)), self._context)
 
     def delete(self, name: str, *, note: str = "", by: str = "") -> None:
         """Delete an entry. A static one comes back, with its counters, when a beat begins to lead: disable it instead.
@@ -217,7 +217,7 @@ class ScheduleStore:
             EntryNotFound: no deleted entry of that name is kept.
             EntryExists: there is an entry of that name.
         """
-        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._app)
+        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._context)
 
     def deleted(self) -> dict[str, datetime]:
         """Return the deleted entries that can be restored, name -> when it was deleted, the newest first."""
@@ -225,19 +225,19 @@ class ScheduleStore:
 
     def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
-        return RedisScheduleEntry(name, app=self._app).enable(note=note, by=by)
+        return self._unread(name).enable(note=note, by=by)
 
     def disable(
         self, name: str, *, until: datetime | timedelta | None = None, note: str = "", by: str = ""
     ) -> RedisScheduleEntry:
         """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
-        return RedisScheduleEntry(name, app=self._app).disable(until=until, note=note, by=by)
+        return self._unread(name).disable(until=until, note=note, by=by)
 
     def skip_next(
         self, name: str, n: int = 1, *, undo: bool = False, note: str = "", by: str = ""
     ) -> RedisScheduleEntry:
         """Leave out the next fire times of an entry; :meth:`redisbeater.RedisScheduleEntry.skip_next`."""
-        return RedisScheduleEntry(name, app=self._app).skip_next(n, undo=undo, note=note, by=by)
+        return self._unread(name).skip_next(n, undo=undo, note=note, by=by)
 
     def rename(self, name: str, new: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Rename an entry. It keeps its state; its task ids, its jitter and ``H`` in its schedule change.
@@ -247,7 +247,7 @@ class ScheduleStore:
             EntryExists: there is one of the new name.
             RunActive: a beat is sending a run of it.
         """
-        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._app)
+        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._context)
 
     def copy(
         self,
@@ -269,7 +269,7 @@ class ScheduleStore:
             EntryExists: there is one of the new name.
         """
         change = self._change(name, changes, task_options, note, by)
-        return RedisScheduleEntry.of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._app)
+        return RedisScheduleEntry.of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._context)
 
     def trigger(
         self,
@@ -305,7 +305,7 @@ class ScheduleStore:
             RunActive: another run of the entry is active, and the overlap allows no other.
             SendFailed: the broker did not take the run.
         """
-        return Triggers(self._app, self._caller).trigger(
+        return Triggers(self._caller).trigger(
             check_name(name),
             args=args,
             kwargs=kwargs,
@@ -316,15 +316,15 @@ class ScheduleStore:
 
     def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Enable entries, a page at a time; return what became of each, also of one that cannot be changed."""
-        return list(enable_many(self._app, names, is_enabled=True, author=Author.of(by, note)))
+        return list(enable_many(self._context, names, is_enabled=True, author=Author.of(by, note)))
 
     def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Disable entries, as :meth:`enable_many` enables them."""
-        return list(enable_many(self._app, names, is_enabled=False, author=Author.of(by, note)))
+        return list(enable_many(self._context, names, is_enabled=False, author=Author.of(by, note)))
 
     def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Delete entries, a page at a time; return what became of each, also of one that does not exist."""
-        return list(delete_many(self._app, names, author=Author.of(by, note)))
+        return list(delete_many(self._context, names, author=Author.of(by, note)))
 
     def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.
@@ -333,11 +333,11 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             InvalidEntry: it is not broken, or still cannot be read.
         """
-        return retry(self._app, check_name(name), Author.of(by, note))
+        return retry(self._context, check_name(name), Author.of(by, note))
 
     def executed(self, name: str, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
-        return RedisScheduleEntry(name, app=self._app).executed(at, note=note, by=by)
+        return self._unread(name).executed(at, note=note, by=by)
 
     def definition(self, name: str) -> dict[str, Any]:
         """Return the definition of an entry as JSON values, which :meth:`read_definition` reads.
@@ -353,7 +353,7 @@ class ScheduleStore:
         Raises:
             InvalidEntry: it cannot be read, or has a field that no entry has.
         """
-        return read_definition(self._app, text, name)
+        return read_definition(self._context, text, name)
 
     # Runs
 
@@ -446,7 +446,7 @@ class ScheduleStore:
         Raises:
             RunNotFound: none of that id is kept.
         """
-        return stop_run(self._app, run_id, Author.of(by, note))
+        return stop_run(self._context, run_id, Author.of(by, note))
 
     def restart(
         self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, by: str = "", note: str = ""
@@ -513,9 +513,9 @@ class ScheduleStore:
     @property
     def _caller(self) -> RunSender:
         """The sender of runs from this process, of the app that is current."""
-        app = self._app
-        if self._run_caller is None or self._run_caller.app is not app:
-            self._run_caller = RunSender(app)
+        context = self._context
+        if self._run_caller is None or self._run_caller.context is not context:
+            self._run_caller = RunSender(context)
         return self._run_caller
 
     # The schedule
@@ -547,7 +547,8 @@ class ScheduleStore:
         Raises:
             EntryNotFound: nothing is known of that name.
         """
-        return explain(self._context, check_name(name), at, max_interval=self._app.conf.beat_max_loop_interval or 0)
+        context = self._context
+        return explain(context, check_name(name), at, max_interval=context.app.conf.beat_max_loop_interval or 0)
 
     def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
         """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
@@ -600,7 +601,7 @@ class ScheduleStore:
         if require not in ("leader", "any"):
             raise ValueError(f"require: expected 'leader' or 'any', got {quoted(require)}")
         late = timedelta(seconds=_seconds(max_late, "max_late"))
-        pass_age = longest_pass(self._app.conf.beat_max_loop_interval or 0)
+        pass_age = longest_pass(self._context.app.conf.beat_max_loop_interval or 0)
         limits = HealthLimits(
             max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age
         )
@@ -679,9 +680,9 @@ class ScheduleStore:
             while page.cursor is not None:
                 page = store.list(task="proj.report", cursor=page.cursor)
         """
-        app = self._app
-        if self._listing is None or self._listing.app is not app:
-            self._listing = Listing(app)
+        context = self._context
+        if self._listing is None or self._listing.context is not context:
+            self._listing = Listing(context)
         wanted = Filter(prefix=prefix, task=as_task(task), enabled=enabled, queue=queue, labels=labels)
         check_sort(sort)
         return self._listing.page(wanted, limit=limit, cursor=cursor, states=checked_states(state), sort=sort)
@@ -781,7 +782,7 @@ class ScheduleStore:
         terms = ApplyOptions(
             owner=owner or export.owner,
             author=author,
-            rules=task_options(self._app),
+            rules=self._context.task_options,
             adopts=adopt,
             deletes=delete,
             restores=state,
@@ -838,7 +839,7 @@ class ScheduleStore:
             ValueError: ``end`` is not after ``start``, or a state is none.
         """
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
-        return simulate_schedule(self._app, start, end, entries, wanted, progress, states=chosen, text=text)
+        return simulate_schedule(self._context, start, end, entries, wanted, progress, states=chosen, text=text)
 
     def lint(
         self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False
@@ -852,19 +853,20 @@ class ScheduleStore:
             progress: called with the number of entries that were read, then of those whose runs were counted.
             sentry: report what the monitors of Sentry cannot say of an entry, too.
         """
-        linter = Linter(self._app, progress, for_sentry=sentry)
+        linter = Linter(self._context, progress, for_sentry=sentry)
         return linter.schedule() if file is None else linter.file(file)
 
     def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
         self._given_app, self._prefix = app, prefix
 
     @property
-    def _app(self) -> Celery:
-        return with_prefix(app_or_default(self._given_app), self._prefix)
-
-    @property
     def _context(self) -> Context:
-        return Context.of(self._app)
+        return Context.of(self._given_app, self._prefix)
+
+    def _unread(self, name: str) -> RedisScheduleEntry:
+        """Return an entry that has only a name, to be changed."""
+        context = self._context
+        return RedisScheduleEntry(name, app=context.app).bind(context)
 
     def _instant(self, name: str, given: datetime | None) -> datetime | None:
         """Return the instant of a passed time; a naive one is in the app's zone."""

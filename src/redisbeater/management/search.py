@@ -6,18 +6,21 @@ import json
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from itertools import chain, islice
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
+from itertools import chain, filterfalse, islice
 from typing import Any
-
-from celery import Celery
 
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import EntryNotFound
+from redisbeater.management.blanking import redacted_line
+from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.model.definition import Decoder, Definition
+from redisbeater.model.log_line import LogLine
 from redisbeater.store import Snapshot, pages
 from redisbeater.store.contents import FOUND_PAGE, PAGE
 from redisbeater.times import FAR_FUTURE
@@ -30,44 +33,6 @@ LATE = timedelta(seconds=1)
 
 #: The states that a listing can be limited to.
 STATES = ("enabled", "disabled", "finished", "broken", "failing", "late")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoundEntry:
-    """An entry that was found, or a declaration that could not be stored.
-
-    Attributes:
-        state: one of ``STATES`` except ``late``; or ``missing``: the schedule names the entry, but it does not exist.
-        snapshot: the entry as it was read; None: it is only declared.
-        stored: the entry; None: it cannot be read.
-        error: why it cannot be read, or was not stored.
-        next: when it is next due.
-        application: whose code declares it, if it is only declared.
-    """
-
-    name: str
-    state: str
-    snapshot: Snapshot | None = None
-    stored: StoredEntry | None = None
-    error: str = ""
-    next: datetime | None = None
-    application: str = ""
-
-    @property
-    def late(self) -> timedelta:
-        """How long it has been due."""
-        return self.stored.late(self.next) if self.stored else timedelta(0)
-
-    @property
-    def is_dormant(self) -> bool:
-        """Whether its score says that it does not run."""
-        score = self.snapshot.score if self.snapshot else None
-        return score is not None and score.dormant
-
-    @property
-    def last_run_at(self) -> datetime | None:
-        """When it ran last."""
-        return self.stored.meta.last_run_at if self.stored else None
 
 
 def checked_states(states: str | Collection[str] | None, known: Sequence[str] = STATES) -> frozenset[str]:
@@ -97,111 +62,17 @@ def _nearest(word: Any, known: Iterable[str]) -> str:
     return did_you_mean(word, known) if isinstance(word, str) else ""
 
 
-def search(
-    context: Context,
-    wanted: Filter,
-    limit: int | None = None,
-    *,
-    states: Collection[str] = (),
-    sort: str = "next",
-    text: str = "",
-    progress: Progress | None = None,
-    decoder: Decoder | None = None,
-) -> list[FoundEntry]:
-    """Return the wanted entries in an order, with the declarations that could not be stored.
-
-    Arguments:
-        context: the app whose schedule it is.
-        wanted: selects entries.
-        limit: how many, the first ones in the order. No more than necessary is read, except in the order of the last
-            runs and for states that Redis has no list of.
-        states: only entries in one of these; ``late`` is one. Empty: all.
-        sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
-            first; the latest first.
-        text: only entries with this text in their name, task or description, in any case.
-        progress: wraps the names that are read.
-        decoder: what reads schedules; by default one that shares them, which nobody must change then.
-    """
-    terms: dict[str, Any] = {"states": states, "sort": sort, "text": text, "progress": progress, "decoder": decoder}
-    return sorted(each_found(context, wanted, limit, **terms), key=order(sort))[:limit]
-
-
-def each_found(
-    context: Context,
-    wanted: Filter,
-    limit: int | None = None,
-    *,
-    states: Collection[str] = (),
-    sort: str = "next",
-    text: str = "",
-    names: Sequence[str] | None = None,
-    progress: Progress | None = None,
-    decoder: Decoder | None = None,
-) -> Iterator[FoundEntry]:
-    """Yield what :func:`search` returns, and some entries beyond the limit, in no order; the arguments are the same.
-
-    ``names`` is what :func:`~redisbeater.management.search.candidates` has returned for them.
-    """
-    reader = SearchReader(context, wanted, states, text, decoder)
-    most = None if sort == "last" else limit
-    if names is None:
-        names = candidates(context, wanted, states, text, progress)
-    is_in_order = names is not None  # those that do not run come last, by their names
-    for part in parts_of_names(context, frozenset(states), sort, progress, names):
-        number = 0
-        for entry in reader.read(part, most):
-            yield entry
-            number += sort == "name" or entry.next is not None or (is_in_order and entry.is_dormant)
-            if number == most:
-                break
-    yield from reader.unstored()
-
-
-def order(sort: str) -> Callable[[FoundEntry], Any]:
-    """Return the key of an order; its last part is the name."""
-    return _KEYS[sort]
-
-
-def listed_names(
-    context: Context,
-    wanted: Filter,
-    limit: int | None = None,
-    *,
-    states: Collection[str] = (),
-    sort: str = "next",
-    progress: Progress | None = None,
-) -> list[str]:
-    """Return the names of what :func:`search` returns, in the same order; by name alone no entry is read."""
-    if sort != "name" or states or not wanted.is_by_name:
-        return [found.name for found in search(context, wanted, limit, states=states, sort=sort, progress=progress)]
-    names = scanned_names(context, wanted.prefix or "", progress)
-    unstored = SearchReader(context, wanted).unstored(seen=names)
-    return sorted({*names, *(found.name for found in unstored)})[:limit]
-
-
-def selected_names(context: Context, wanted: Filter, progress: Progress) -> list[str]:
-    """Return the names of the entries that a filter selects, the next to run first; read no entry needlessly."""
-    if not wanted.is_by_name:
-        return [found.name for found in search(context, wanted, progress=progress) if _is_stored(found)]
-    names = scanned_names(context, wanted.prefix or "", progress)
-    stored = context.redis.contents.origins(names)
-    return [name for name in names if stored[name] is not None]
-
-
-def _is_stored(found: FoundEntry) -> bool:
-    return found.snapshot is not None and found.snapshot.exists
-
-
-def _by_next(entry: FoundEntry) -> Any:
+def _by_next(entry: EntryView) -> Any:
     return entry.next or FAR_FUTURE, entry.next is None, entry.name
 
 
-def _by_last(entry: FoundEntry) -> Any:
+def _by_last(entry: EntryView) -> Any:
     last = entry.last_run_at
     return last is None, FAR_FUTURE - (last or FAR_FUTURE), entry.name
 
 
-_KEYS: Mapping[str, Callable[[FoundEntry], Any]] = {
+#: The keys of the orders; the last part of each is the name.
+_KEYS: Mapping[str, Callable[[EntryView], Any]] = {
     "next": _by_next,
     "name": lambda entry: (entry.name,),
     "last": _by_last,
@@ -210,85 +81,6 @@ _KEYS: Mapping[str, Callable[[FoundEntry], Any]] = {
 
 #: The orders of a listing.
 SORTS = tuple(_KEYS)
-
-
-class SearchReader:
-    """Reads entries, a piece at a time, and drops those that are not wanted."""
-
-    def __init__(
-        self,
-        context: Context,
-        wanted: Filter,
-        states: Collection[str] = (),
-        text: str = "",
-        decoder: Decoder | None = None,
-    ) -> None:
-        self._context = context
-        self._decoder = decoder or context.reader.codec
-        self._text = text.casefold()
-        self._wanted = wanted
-        self._states = states
-        self._seen: set[str] = set()
-
-    def read(self, names: Iterable[str], limit: int | None) -> Iterator[FoundEntry]:
-        """Yield each wanted entry, once, in the order of the names; ``limit`` is how many will be asked for.
-
-        Where all of the first entries are wanted, no more than those are read.
-        """
-        new = filter(self._is_new, names)
-        size = PIECE if limit is None else min(limit, PIECE)
-        while piece := list(islice(new, size)):
-            for snapshot in self._context.redis.load_many(piece):
-                if found := self.found(snapshot):
-                    yield found
-            size = min(2 * size, PIECE)
-
-    def _is_new(self, name: str) -> bool:
-        if name in self._seen or not self._wanted.lets_name_through(name):
-            return False
-        self._seen.add(name)
-        return True
-
-    def found(self, snapshot: Snapshot) -> FoundEntry | None:
-        """Return the found entry of a snapshot, or None if it is not wanted."""
-        found = self._found(snapshot)
-        if found is None or not self._states or found.state in self._states:
-            return found
-        return found if "late" in self._states and found.late >= LATE else None
-
-    def _found(self, snapshot: Snapshot) -> FoundEntry | None:
-        name, is_by_name = snapshot.name, self._wanted.is_by_name
-        if not snapshot.exists:
-            is_wanted = is_by_name and self._has_text(name)
-            return FoundEntry(name=name, state="missing", snapshot=snapshot) if is_wanted else None
-        try:
-            stored = StoredEntry.from_snapshot(snapshot, self._decoder)
-            if not self._is_wanted(name, stored):
-                return None
-            due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
-        except Exception as exc:  # a custom schedule is the application's code, and must not hide the others
-            if not is_by_name or not self._has_text(name):
-                return None
-            return FoundEntry(name=name, state="broken", snapshot=snapshot, error=text_of(exc))
-        state = "broken" if snapshot.is_broken else stored.state
-        return FoundEntry(name=name, state=state, snapshot=snapshot, stored=stored, next=due_at)
-
-    def unstored(self, seen: Iterable[str] | None = None) -> Iterator[FoundEntry]:
-        """Yield each declaration that could not be stored, unless an entry of that name was read."""
-        if not self._wanted.is_by_name or (self._states and "broken" not in self._states):
-            return
-        known = self._seen if seen is None else set(seen)
-        for name, report in self._context.redis.broken.declarations().items():
-            if name not in known and self._wanted.lets_name_through(name) and self._has_text(name):
-                application = report.get("application", "")
-                yield FoundEntry(name=name, state="broken", error=report["reason"], application=application)
-
-    def _is_wanted(self, name: str, stored: StoredEntry) -> bool:
-        definition = stored.definition
-        return self._wanted.lets_through(stored) and self._has_text(name, definition.task, definition.description)
-
-    def _has_text(self, *texts: str) -> bool:
-        return not self._text or any(self._text in text.casefold() for text in texts)
 
 
 #: What the fields of a filter may be.
@@ -383,80 +175,284 @@ Progress = Callable[[Iterable[Any], str, int], Iterable[Any]]
 #: The states of whose entries Redis has lists.
 _INDEXED = frozenset(("finished", "failing", "late"))
 
+#: How many entries of a search are kept as they were found, so that those of a first page need not be read again.
+MOST_KEPT = 200
 
-def candidates(
-    context: Context, wanted: Filter, states: Collection[str], text: str, progress: Progress | None = None
-) -> Sequence[str] | None:
-    """Return the names of the entries that may be wanted, the next to run first, or None if Redis cannot tell.
+#: How many entries that Redis has found are read to count those that are wanted; of more the number is about right.
+MOST_COUNTED = 500
 
-    Redis looks through names and definitions. Entries in a state that Redis has a list of may be missing if ``states``
-    names it.
+
+class Search:
+    """Finds entries, and the declarations that could not be stored. Each search is for one walk.
+
+    Arguments:
+        context: the app whose schedule it is.
+        wanted: selects entries.
+        states: only entries in one of these; ``late`` is one. Empty: all.
+        sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
+            first; the latest first.
+        text: only entries with this text in their name, task or description, in any case.
+        progress: wraps the names that are read.
+        decoder: what reads schedules; by default one that shares them, which nobody must change then.
     """
-    others = frozenset(states) - _INDEXED
-    if states and not others:
-        return None
-    terms, prefix = wanted.terms(text, is_disabled=others == {"disabled"}), wanted.prefix or ""
-    if terms is None:
-        return scanned_names(context, prefix, progress) if prefix else None
-    contents = context.redis.contents
-    return _in_order(context, contents.found_names(terms, prefix), FOUND_PAGE, progress)
+
+    def __init__(
+        self,
+        context: Context,
+        wanted: Filter = EVERY,
+        *,
+        states: Collection[str] = (),
+        sort: str = "next",
+        text: str = "",
+        progress: Progress | None = None,
+        decoder: Decoder | None = None,
+    ) -> None:
+        self._context = context
+        self._wanted = wanted
+        self._states = frozenset(states)
+        self._sort = sort
+        self._text = text.casefold()
+        self._progress = progress
+        self._decoder = decoder or context.reader.codec
+        self._seen: set[str] = set()
+        #: How many entries the schedule has, and how many reports on broken ones; None: nobody has asked yet.
+        self._total: int | None = None
+        self._reports: int | None = None
+
+    def entries(self, limit: int | None = None) -> list[EntryView]:
+        """Return the entries in their order; ``limit``: how many, the first ones.
+
+        No more than necessary is read, except in the order of the last runs and for states that Redis has no list of.
+        """
+        return sorted(self.each(limit), key=_KEYS[self._sort])[:limit]
+
+    def each(self, limit: int | None = None) -> Iterator[EntryView]:
+        """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
+        most = None if self._sort == "last" else limit
+        is_in_order = self.candidates is not None  # those that do not run come last, by their names
+        for part in self._parts(most):
+            number = 0
+            for entry in filter(None, map(self.found, part)):
+                yield entry
+                number += self._sort == "name" or entry.next is not None or (is_in_order and entry.is_dormant)
+                if number == most:
+                    break
+        yield from self.unstored(self._seen)
+
+    def shown(self, limit: int | None = None) -> list[EntryView]:
+        """Return :meth:`entries`, each checked that it can be shown."""
+        found = self.entries(limit)
+        checked = (entry.checked() for entry in found)
+        return list(checked if self._progress is None else self._progress(checked, "describing entries", len(found)))
+
+    def names(self, limit: int | None = None) -> list[str]:
+        """Return the names of :meth:`entries`, in the same order; by name alone no entry is read."""
+        if self._sort != "name" or self._states or not self._wanted.is_by_name:
+            return [entry.name for entry in self.entries(limit)]
+        names = self._scanned_names()
+        return sorted({*names, *(entry.name for entry in self.unstored(names))})[:limit]
+
+    def stored_names(self) -> list[str]:
+        """Return the names of the entries that are stored, the next to run first; read no entry needlessly."""
+        if not self._wanted.is_by_name:
+            return [entry.name for entry in self.entries() if entry.exists]
+        names = self._scanned_names()
+        origins = self._context.redis.contents.origins(names)
+        return [name for name in names if origins[name] is not None]
+
+    def page(self, number: int, size: int) -> ViewPage:
+        """Return a page of what is found; the last one for a number that is too high.
+
+        Where Redis counts the entries, only those of the pages up to it are read: all, those with a prefix, enabled
+        ones, failing ones, late ones, and more than ``MOST_COUNTED`` that it finds by their definitions.
+        """
+        count = self._counter
+        limit = None if count is None or self._sort == "last" else number * size + 1
+        keys: list[tuple[Any, ...]] = []
+        kept: dict[str, EntryView] = {}
+        declared = 0
+        for entry in self.each(limit):
+            keys.append(_KEYS[self._sort](entry))
+            if entry.snapshot is None or len(kept) < MOST_KEPT:  # what is only declared cannot be read again
+                kept[entry.name] = entry
+            declared += entry.snapshot is None
+        names = [key[-1] for key in sorted(keys)[:limit]]
+        total = len(names)
+        is_cut = count is not None and total == limit
+        if count is not None and is_cut:
+            total = max(count() + declared, total)
+        is_exact = self._wanted.is_by_name and not self._text and self._states.isdisjoint({"disabled", "enabled"})
+        pages = max(-(-total // size), 1)
+        number = min(number, pages)
+        part = names[(number - 1) * size : number * size]
+        again = Search(self._context).read(filterfalse(kept.__contains__, part))
+        kept = {**kept, **{entry.name: entry for entry in again}}
+        shown = [kept[name].checked() for name in part if name in kept]
+        return ViewPage(entries=shown, total=total, number=number, pages=pages, is_about=is_cut and not is_exact)
+
+    def one(self, name: str, *, has_secrets: bool = False) -> EntryView:
+        """Return one entry with its last change, or a declaration that could not be stored.
+
+        With ``has_secrets`` the values that ``redisbeater_redact`` blanks are in it.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+        """
+        for found in self.named([name]):
+            changed = _last_change(self._context, name) if found.exists else None
+            return replace(found, changed=changed, has_secrets=has_secrets)
+        raise EntryNotFound(name)
+
+    def named(self, names: Sequence[str]) -> list[EntryView]:
+        """Return entries, or declarations that could not be stored; what is neither is left out."""
+        found = {entry.name: entry.checked() for entry in self.read(names) if entry.exists}
+        if len(found) < len(set(names)):
+            found = {**{entry.name: entry for entry in self.unstored(found)}, **found}
+        return [found[name] for name in names if name in found]
+
+    @cached_property
+    def candidates(self) -> Sequence[str] | None:
+        """The names of the entries that may be wanted, the next to run first, or None if Redis cannot tell.
+
+        Redis looks through names and definitions. Entries in a state that Redis has a list of may be missing if that
+        state is asked for.
+        """
+        others = self._states - _INDEXED
+        if self._states and not others:
+            return None
+        terms = self._wanted.terms(self._text, is_disabled=others == {"disabled"})
+        if terms is None:
+            return self._scanned_names() if self._wanted.prefix else None
+        return self._in_order(self._context.redis.contents.found_names(terms, self._wanted.prefix or ""), FOUND_PAGE)
+
+    @property
+    def _counter(self) -> Callable[[], int] | None:
+        """What counts the wanted entries, or None if Redis cannot."""
+        contents, failing, names = self._context.redis.contents, self._context.redis.failing, self.candidates
+        if names is not None:
+            is_by_name = not self._states and not self._text and self._wanted.is_by_name
+            return names.__len__ if is_by_name or (len(names) > MOST_COUNTED and self._states <= {"disabled"}) else None
+        if self._wanted != EVERY or self._text:
+            return None
+        counters: Mapping[frozenset[str], Callable[[], int]] = {
+            frozenset(): lambda: contents.count() if self._total is None else self._total,
+            frozenset({"enabled"}): lambda: max(contents.count_waiting() - failing.count(), 0),
+            frozenset({"failing"}): failing.count,
+            frozenset({"late"}): lambda: failing.late(LATE.total_seconds()).entries,
+        }
+        return counters.get(self._states)
+
+    def _parts(self, limit: int | None) -> Iterator[Iterable[Snapshot]]:
+        """Yield the entries in parts, each in the order in which they are to be looked at."""
+        known, others, redis = self.candidates, self._states - _INDEXED, self._context.redis
+        parts: list[Iterable[str]] = []
+        is_walk = known is None and self._sort != "name" and bool(others or not self._states)
+        if not others or (known is not None and others == {"disabled"}):
+            parts += [chain.from_iterable(pages) for pages in self._indexed()]
+        if (others or not self._states) and not is_walk:
+            if self._sort != "name":  # a failing one is due since the fire time that it owes; its score is its next try
+                parts.append(filter(frozenset(known or ()).__contains__, chain.from_iterable(redis.failing.names())))
+            parts.append(self._scanned_names() if known is None else known)
+        if self._sort == "name":
+            parts = [sorted(set(chain.from_iterable(parts)))]
+        total = 0 if self._progress is None else redis.contents.count() if known is None else len(known)
+        for part in [self._walk(limit)] if is_walk else [self._loaded(part, limit) for part in parts]:
+            yield part if self._progress is None else self._progress(part, "reading entries", total)
+
+    def _indexed(self) -> Iterator[Iterable[list[str]]]:
+        """Yield pages of names of entries in states that Redis finds; a claimed one's score is the end of its lease."""
+        redis, states = self._context.redis, self._states
+        if states & {"failing", "late"}:
+            yield redis.failing.names()
+        if "late" in states:
+            now, _ = redis.clock()
+            yield redis.contents.claimed_names(now, now + 2 * timedelta(seconds=self._context.config.lease_timeout))
+            yield redis.contents.names_until(now)
+        if "finished" in states:
+            yield redis.contents.dormant_names()
+
+    def _scanned_names(self) -> list[str]:
+        """Return the names with the prefix, which Redis selects: the next to run first, dormant ones at the end."""
+        return self._in_order(self._context.redis.contents.scored_names(self._wanted.prefix or ""), PAGE)
+
+    def _in_order(self, pages: Iterable[list[tuple[str, float]]], size: int) -> list[str]:
+        if self._progress is not None:
+            pages = self._progress(pages, "searching names", -(-self._context.redis.contents.count() // size))
+        scores = dict(chain.from_iterable(pages))
+        return sorted(scores, key=lambda name: (scores[name] < 0, max(scores[name], 0), name))
+
+    def read(self, names: Iterable[str]) -> Iterator[EntryView]:
+        """Yield each wanted entry, once, in the order of the names."""
+        return filter(None, map(self.found, self._loaded(names, None)))
+
+    def _loaded(self, names: Iterable[str], limit: int | None) -> Iterator[Snapshot]:
+        """Yield each entry once, in the order of the names; ``limit`` is how many will be asked for.
+
+        Where all of the first entries are wanted, no more than those are read.
+        """
+        new = filter(self._is_new, names)
+        size = PIECE if limit is None else min(limit, PIECE)
+        while piece := list(islice(new, size)):
+            yield from self._context.redis.load_many(piece)
+            size = min(2 * size, PIECE)
+
+    def _walk(self, limit: int | None) -> Iterator[Snapshot]:
+        """Yield all entries once, the next to run first, as :meth:`_loaded` does."""
+        start: int | None = 0
+        while start is not None:
+            page = self._context.redis.load_page(start, PIECE if limit is None else min(limit, PIECE))
+            self._total, self._reports, start = page.total, page.reports, page.end
+            yield from (snapshot for snapshot in page.snapshots if self._is_new(snapshot.name))
+            yield from self._loaded(page.unread, limit)
+
+    def _is_new(self, name: str) -> bool:
+        if name in self._seen or not self._wanted.lets_name_through(name):
+            return False
+        self._seen.add(name)
+        return True
+
+    def found(self, snapshot: Snapshot) -> EntryView | None:
+        """Return the entry of a snapshot, or None if it is not wanted."""
+        found = self._found(snapshot)
+        if found is None or not self._states or found.state in self._states:
+            return found
+        return found if "late" in self._states and found.late >= LATE else None
+
+    def _found(self, snapshot: Snapshot) -> EntryView | None:
+        name, error = snapshot.name, ""
+        if snapshot.exists:
+            try:
+                stored = StoredEntry.from_snapshot(snapshot, self._decoder)
+                if not self._is_wanted(name, stored):
+                    return None
+                due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
+                return EntryView(context=self._context, name=name, snapshot=snapshot, stored=stored, next=due_at)
+            except Exception as exc:  # a custom schedule is the application's code, and must not hide the others
+                error = text_of(exc)
+        is_wanted = self._wanted.is_by_name and self._has_text(name)
+        return EntryView(context=self._context, name=name, snapshot=snapshot, error=error) if is_wanted else None
+
+    def unstored(self, seen: Collection[str]) -> Iterator[EntryView]:
+        """Yield each declaration that could not be stored, unless an entry of that name was read."""
+        if not self._wanted.is_by_name or (self._states and "broken" not in self._states) or self._reports == 0:
+            return
+        for name, report in self._context.redis.broken.declarations().items():
+            if name not in seen and self._wanted.lets_name_through(name) and self._has_text(name):
+                application = report.get("application", "")
+                yield EntryView(context=self._context, name=name, error=report["reason"], application=application)
+
+    def _is_wanted(self, name: str, stored: StoredEntry) -> bool:
+        definition = stored.definition
+        return self._wanted.lets_through(stored) and self._has_text(name, definition.task, definition.description)
+
+    def _has_text(self, *texts: str) -> bool:
+        return not self._text or any(self._text in text.casefold() for text in texts)
 
 
-def parts_of_names(
-    context: Context, states: frozenset[str], sort: str, progress: Progress | None, known: Sequence[str] | None
-) -> Iterator[Iterable[str]]:
-    """Yield the names in parts, each in the order in which its entries are to be read.
-
-    ``known`` is what :func:`candidates` has returned.
-    """
-    total = context.redis.contents.count() if known is None else len(known)
-    others = states - _INDEXED
-    parts: list[Iterable[str]] = []
-    if not others or (known is not None and others == {"disabled"}):
-        parts += [chain.from_iterable(pages) for pages in _indexed(context, states)]
-    if others or not states:
-        if sort != "name":  # a failing one is due since the fire time that it owes, and its score is its next try
-            failing = chain.from_iterable(context.redis.failing.names())
-            parts.append(failing if known is None else filter(frozenset(known).__contains__, failing))
-        parts.append(_all_names(context, sort, progress) if known is None else known)
-    if sort == "name":
-        parts = [sorted(set(chain.from_iterable(parts)))]
-    for part in parts:
-        yield part if progress is None else progress(part, "reading entries", total)
-
-
-def scanned_names(context: Context, prefix: str, progress: Progress | None) -> list[str]:
-    """Return all names that begin with a text, which Redis selects: the next to run first, dormant ones at the end."""
-    return _in_order(context, context.redis.contents.scored_names(prefix), PAGE, progress)
-
-
-def _in_order(
-    context: Context, pages: Iterable[list[tuple[str, float]]], size: int, progress: Progress | None
-) -> list[str]:
-    if progress is not None:
-        pages = progress(pages, "searching names", -(-context.redis.contents.count() // size))
-    scores = dict(chain.from_iterable(pages))
-    return sorted(scores, key=lambda name: (scores[name] < 0, max(scores[name], 0), name))
-
-
-def _all_names(context: Context, sort: str, progress: Progress | None) -> Iterable[str]:
-    """Return names in the order of their scores, a page at a time; for another order all of them."""
-    if sort == "name":
-        return scanned_names(context, "", progress)
-    return chain.from_iterable(context.redis.contents.names_by_score())
-
-
-def _indexed(context: Context, states: frozenset[str]) -> Iterator[Iterable[list[str]]]:
-    """Yield pages of names with all entries in states that Redis finds; a claimed one's score is its lease's end."""
-    redis = context.redis
-    if states & {"failing", "late"}:
-        yield redis.failing.names()
-    if "late" in states:
-        now, _ = redis.clock()
-        yield redis.contents.claimed_names(now, now + 2 * timedelta(seconds=context.config.lease_timeout))
-        yield redis.contents.names_until(now)
-    if "finished" in states:
-        yield redis.contents.dormant_names()
+def _last_change(context: Context, name: str) -> LogLine | None:
+    lines = context.redis.log.of_entry(name)
+    found = next((line for line in lines if line.last and "by" in line.details and line.what != "triggered"), None)
+    return found and redacted_line(context, found)
 
 
 #: The largest page that may be asked for.
@@ -504,8 +500,8 @@ class Listing:
     process, or a page after that minute, reads them again and goes on after the same name.
     """
 
-    def __init__(self, app: Celery) -> None:
-        self.app = app
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self._remembered = _NOTHING
 
     def page(
@@ -524,10 +520,9 @@ class Listing:
         if cursor is not None:
             begin = max(begin, bisect_right(names, cursor))
         most = limit if wanted.is_by_name and not states else max(limit, MOST_READ)
-        found = _Page(self.app)
-        context = Context.of(self.app)
-        reader = SearchReader(context, wanted, states, decoder=context.codec)
-        position = begin + found.read(reader, names[begin : min(end, begin + most)], limit)
+        found, context = _Page(self.context), self.context
+        search = Search(context, wanted, states=states, decoder=context.codec)
+        position = begin + found.read(search, names[begin : min(end, begin + most)], limit)
         if position < end:
             return found.page(cursor=names[position - 1])
         self._remembered = _NOTHING
@@ -539,10 +534,10 @@ class Listing:
         """Return a page of another order, whose cursor is the number of entries before it."""
         if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < MOST_DIGITS):
             raise ValueError(f"cursor: expected the cursor of a page in the order {sort!r}, got {quoted(cursor)}")
-        context, begin = Context.of(self.app), int(cursor or 0)
+        context, begin = self.context, int(cursor or 0)
         end = begin + limit
-        entries = search(context, wanted, end + 1, states=states, sort=sort, decoder=context.codec)
-        found = _Page(self.app)
+        entries = Search(context, wanted, states=states, sort=sort, decoder=context.codec).entries(end + 1)
+        found = _Page(context)
         for entry in entries[begin:end]:
             found.add(entry)
         return found.page(cursor=str(end) if len(entries) > end else None)
@@ -550,7 +545,7 @@ class Listing:
     def _names(self, *, is_first: bool) -> Sequence[str]:
         names, until = self._remembered
         if is_first or time.monotonic() > until:
-            names = sorted(Context.of(self.app).redis.contents.names())
+            names = sorted(self.context.redis.contents.names())
         self._remembered = names, time.monotonic() + MEMORY_SECONDS
         return names
 
@@ -558,31 +553,31 @@ class Listing:
 class _Page:
     """The entries found so far for a page."""
 
-    def __init__(self, app: Celery) -> None:
-        self._app = app
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._entries: list[RedisScheduleEntry] = []
         self._broken: dict[str, str] = {}
 
-    def read(self, reader: SearchReader, names: Sequence[str], limit: int) -> int:
+    def read(self, search: Search, names: Sequence[str], limit: int) -> int:
         """Read entries until the page is full; return how many were read."""
         read_count = 0
         for piece in pages(names, PIECE):
-            for snapshot in Context.of(self._app).redis.load_many(piece):
+            for snapshot in self._context.redis.load_many(piece):
                 if len(self._entries) + len(self._broken) >= limit:
                     return read_count
-                if found := reader.found(snapshot):
+                if found := search.found(snapshot):
                     self.add(found)
                 read_count += 1
         return read_count
 
-    def add(self, found: FoundEntry) -> None:
+    def add(self, found: EntryView) -> None:
         """Add what was found, unless it is gone by now, or only declared."""
         if found.stored is None:
-            if found.snapshot is not None and found.snapshot.exists:
+            if found.exists:
                 self._broken[found.name] = found.error
             return
         try:
-            self._entries.append(RedisScheduleEntry.of(found.stored, self._app))
+            self._entries.append(RedisScheduleEntry.of(found.stored, self._context))
         except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
             self._broken[found.name] = text_of(exc)
 

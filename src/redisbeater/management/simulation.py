@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple, TypeVar
 
-from celery import Celery
-
-from redisbeater.context import Context, task_options
+from redisbeater.context import Context
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
@@ -20,7 +18,7 @@ from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Changes
 from redisbeater.management.future import FutureRuns, course_of, new_course
-from redisbeater.management.search import Filter, search
+from redisbeater.management.search import Filter, Search
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.store import pages
@@ -235,7 +233,7 @@ Item = TypeVar("Item")
 
 
 def simulate_schedule(
-    app: Celery,
+    context: Context,
     start: datetime | None,
     end: datetime | None,
     entries: Iterable[RedisScheduleEntry] | Export | None,
@@ -251,7 +249,6 @@ def simulate_schedule(
         ValueError: ``end`` is not after ``start``, or one of them is no datetime.
         InvalidEntry: an entry that is passed cannot be stored.
     """
-    context = Context.of(app)
     now, zone = context.redis.clock()
     context = context.in_zone(zone)
     start = now if start is None else checked_instant(start, context.zone, "start")
@@ -260,7 +257,7 @@ def simulate_schedule(
         is_plain = not states and not text
         stored = _stored(context, wanted, progress) if is_plain else _found(context, wanted, states, text)
         return simulate(_courses(context, stored), start, end, context.zone, progress)
-    definitions = (each for each in _definitions(app, context, entries) if _is_wanted(each, wanted))
+    definitions = (each for each in _definitions(context, entries) if _is_wanted(each, wanted))
     courses = (new_course(each, now, context.defaults, context.codec) for each in definitions)
     return simulate(filter(None, _counted(courses, progress)), start, end, context.zone, progress)
 
@@ -312,14 +309,14 @@ class Forecast:
             self.busiest_after = _runs_of_busiest_minute(runs([*others, *new_entries]))
 
 
-def forecast(app: Celery, changes: Changes, progress: Progress | None = None) -> Forecast | None:
+def forecast(context: Context, changes: Changes, progress: Progress | None = None) -> Forecast | None:
     """Return how changes move the runs of the next week, or None if there are no changes, or too many.
 
     ``progress`` is called with the number of changed entries that were looked at.
     """
     if not changes.differ or len(changes.entries) > MOST_FORECAST:
         return None
-    return Forecast(Context.of(app), changes, progress)
+    return Forecast(context, changes, progress)
 
 
 def _runs_of_busiest_minute(simulation: Simulation) -> int:
@@ -332,7 +329,7 @@ def _courses(context: Context, entries: Iterable[StoredEntry]) -> Iterator[Futur
 
 def _found(context: Context, wanted: Filter, states: Collection[str], text: str) -> Iterator[StoredEntry]:
     """Yield the entries in states, or with a text, that are not quarantined."""
-    for found in search(context, wanted, states=states, text=text):
+    for found in Search(context, wanted, states=states, text=text).entries():
         if found.stored is not None and found.state != "broken":
             yield found.stored
 
@@ -360,9 +357,9 @@ def _stored(context: Context, wanted: Filter | None = None, progress: Progress |
             progress(min(number * PIECE, len(names)))
 
 
-def _definitions(app: Celery, context: Context, entries: Iterable[RedisScheduleEntry] | Export) -> Iterator[Definition]:
+def _definitions(context: Context, entries: Iterable[RedisScheduleEntry] | Export) -> Iterator[Definition]:
     if isinstance(entries, Export):
-        rules = task_options(app)
+        rules = context.task_options
         yield from (definition_of(each, context.codec, rules, context.zone) for each in entries.entries.values())
     else:
         yield from (entry.definition() for entry in entries)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Literal, TypeVar
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import json_fields, json_form, shown
 from redisbeater.exceptions import StoreError
-from redisbeater.management.pausing import LONGEST_PASS, read_beats, read_pause, warning_of_lock
-from redisbeater.management.runs.history import NO_REPORTS, workers_report
+from redisbeater.management.pausing import LONGEST_PASS, beats_of, pause_of, warning_of_lock
+from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.run import ENDS, FINAL, SentCounts, State
 from redisbeater.store import Late, is_of_redbeat
@@ -25,6 +25,9 @@ HOUR = timedelta(hours=1)
 
 #: How long after its fire time a run is late: what ``health`` allows by default.
 LATE = timedelta(seconds=60)
+
+#: So many runs can be sent before it is odd that no worker has reported one.
+UNREPORTED = 20
 
 #: Runs that are counted; with more, the numbers are the least that there can be.
 MOST_RUNS = 20_000
@@ -52,7 +55,7 @@ class LastHour(SentCounts["int | None"]):
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"since": "", **vars(self)} | {"since": self.since.isoformat()}
+        return {"since": "", **json_fields(self)}
 
 
 def read_last_hour(context: Context, now: datetime) -> LastHour:
@@ -179,7 +182,7 @@ class Server:
             "append_only_file": facts.has_log,
             "fsync": facts.fsync,
             "snapshots": facts.has_snapshots,
-            "last_snapshot": facts.last_snapshot and facts.last_snapshot.isoformat(),
+            "last_snapshot": json_form(facts.last_snapshot),
             "unsaved_changes": facts.unsaved,
             "problems": list(facts.problems),
             "clock_offset_ms": self.clock_offset_ms,
@@ -259,54 +262,62 @@ class Status:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "now": self.now.isoformat(),
+        found = {
+            "now": self.now,
             **{name: getattr(self, name) for name in ("address", "prefix", "id", "entries", "broken", "failing")},
             "leader": self.lock,
-            "lock_timeout": self.lock_timeout and self.lock_timeout.total_seconds(),
-            "lock_left": None if self.lock_left is None else self.lock_left.total_seconds(),
+            "lock_timeout": self.lock_timeout,
+            "lock_left": self.lock_left,
             "lock_warning": self.lock_warning,
             "due": self.due,
-            "oldest_late": round(self.oldest.total_seconds(), 3),
+            "oldest_late": self.oldest,
             "oldest_name": self.oldest_name,
-            "paused": self.pause and self.pause.as_dict(),
+            "paused": self.pause,
             "refusal": self.refusal,
             "workers_report": self.workers_report,
-            "beats": [beat.as_dict() for beat in self.beats],
-            "redis": self.server and self.server.as_dict(),
-            "last_hour": self.last_hour and self.last_hour.as_dict(),
+            "beats": self.beats,
+            "redis": self.server,
+            "last_hour": self.last_hour,
         }
+        return json_form(found)
 
 
 def read_status(context: Context, *, details: bool = False) -> Status:
     """Read the status of the schedule of an app; with ``details`` also what takes longer to read."""
+    status, _ = read_overview(context)
+    return replace(
+        status,
+        refusal=context.redis.refusal(),
+        server=_read_server(context) if details else None,
+        last_hour=read_last_hour(context, status.now) if details else None,
+    )
+
+
+def read_overview(context: Context) -> tuple[Status, tzinfo]:
+    """Read the status without what the server says about itself, and the zone of entries without their own: at once."""
     redis, config = context.redis, context.config
-    now, _ = redis.clock()
-    late = redis.failing.late(0.0)
-    beats, held = tuple(read_beats(context)), None if config.lock_key is None else redis.held_lock()
-    left = held.seconds_left if held else None
-    return Status(
-        now=now,
+    found = redis.measures.read()
+    beats, (holder, left) = tuple(beats_of(found.beats)), found.lock if config.lock_key else ("", None)
+    status = Status(
+        now=found.now,
         address=redis.address,
         prefix=redis.keys.prefix,
-        id=redis.identity(),
-        entries=redis.contents.count(),
-        broken=redis.broken.count(),
-        failing=redis.failing.count(),
-        lock=held.holder if held else "",
+        id=found.id,
+        entries=found.entries,
+        broken=found.broken,
+        failing=found.failing,
+        lock=holder,
         lock_timeout=None if config.lock_key is None else timedelta(seconds=config.lock_timeout),
         lock_left=None if left is None else timedelta(seconds=left),
-        lock_warning=warning_of_lock(held, beats) if held else "",
+        lock_warning=warning_of_lock(context, (holder, left), beats),
         beats=beats,
-        due=late.entries,
-        oldest=late.oldest,
-        oldest_name=redis.failing.oldest() if late.entries else "",
-        pause=read_pause(context),
-        refusal=redis.refusal(),
-        workers_report=workers_report(context),
-        server=_read_server(context) if details else None,
-        last_hour=read_last_hour(context, now) if details else None,
+        due=found.overdue,
+        oldest=timedelta(seconds=found.oldest_overdue),
+        oldest_name=redis.keys.name(found.oldest_key),
+        pause=pause_of(found.pause, lambda: found.now),
+        workers_report=not config.track_runs or found.total("STARTED") > 0 or found.total("SENT") < UNREPORTED,
     )
+    return status, context.in_zone(found.zone).zone
 
 
 def _read_server(context: Context) -> Server:
@@ -376,9 +387,8 @@ class Health:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        status = self.status.as_dict() if self.status else None
-        found = {"problems": list(self.problems), "failed": list(self.failed)}
-        return {"healthy": self.is_healthy, **found, "status": status}
+        found = {"problems": self.problems, "failed": self.failed, "status": self.status}
+        return json_form({"healthy": self.is_healthy, **found})
 
 
 def check_health(context: Context, terms: HealthLimits, timeout: float) -> Health:

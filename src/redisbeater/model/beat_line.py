@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from redisbeater.display import shown
+from redisbeater.display import json_fields, shown
 from redisbeater.model import json_text
 from redisbeater.times import from_iso, from_unix
 
@@ -98,9 +98,7 @@ class BeatLine:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object: times as ISO 8601, durations in seconds."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        values.update(since=self.since.isoformat(), last_pass=self.last_pass.isoformat())
-        return {**values, "broker_away": self.broker_away.total_seconds()}
+        return json_fields(self)
 
     @property
     def name(self) -> str:
@@ -138,9 +136,9 @@ class Pause:
     """
 
     since: datetime | None
+    until: datetime | None = None
     by: str = ""
     note: str = ""
-    until: datetime | None = None
     still_claimed: int = 0
 
     @classmethod
@@ -165,5 +163,4 @@ class Pause:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        times = {"since": self.since, "until": self.until}
-        return {**{name: time and time.isoformat() for name, time in times.items()}, "by": self.by, "note": self.note}
+        return json_fields(self, "still_claimed")

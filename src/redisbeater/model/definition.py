@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timezone, tzinfo
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from celery.schedules import BaseSchedule, crontab, schedule, solar
+from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
-from redisbeater.model.fields import NO_LABELS, POLICY_FIELDS, checked_policies, read_policies, stored_policies
+from redisbeater.model.fields import (
+    FIELDS,
+    POLICY_FIELDS,
+    REDBEAT_FIELDS,
+    StoredFields,
+    checked_policies,
+    read_policies,
+    stored_policies,
+)
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
 from redisbeater.model.passed_values import (
     agreed_zone,
-    args_advice,
     as_schedule,
     as_task,
     checked_instant,
@@ -27,35 +33,23 @@ from redisbeater.model.passed_values import (
     unknown_field,
     zone_of_cron,
 )
-from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Inherit, OnFinish, Overlap
-from redisbeater.schedules import Timetable, clocked, rrule
-from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron_expression import cron_expression
-from redisbeater.schedules.interval import counts_from_last
+from redisbeater.model.policies import Anchor
+from redisbeater.schedules import ScheduleCodec, Timetable
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import in_zone, read_zone
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
 _SET_BY_BEAT = ("args", "kwargs", "producer")
 
 #: RedBeat's fields; nearly every entry has these and no others.
-_REDBEAT_FIELDS = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "enabled"))
+_REDBEAT_FIELDS = frozenset(("name", "task", "schedule", *REDBEAT_FIELDS))
 
-_ALL_FIELDS = _REDBEAT_FIELDS.union(("timezone", *POLICY_FIELDS))
-
-#: The schedules that always have a next fire time.
-_ENDLESS = (schedule, crontab, cron_expression)
+_ALL_FIELDS = _REDBEAT_FIELDS.union(POLICY_FIELDS)
 
 _REQUIRED = {
     "task": "the name of a task",
     "schedule": "an object such as {'__type__': 'interval', 'every': 60.0}",
 }
-
-_TYPES = (
-    ("args", list, "a list"),
-    ("kwargs", dict, "a dict"),
-    ("options", dict, "a dict"),
-    ("enabled", bool, "true or false"),
-)
 
 
 class Decoder(Protocol):
@@ -65,39 +59,10 @@ class Decoder(Protocol):
         """Return the schedule of a stored form."""
 
 
-class Definition(NamedTuple):
-    """What runs and when.
+class Definition(StoredFields):
+    """What runs and when."""
 
-    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved. It is a
-    tuple because a frozen dataclass with this many fields takes three times as long to create.
-    """
-
-    name: str
-    task: str
-    schedule: BaseSchedule
-    args: list[Any]
-    kwargs: dict[str, Any]
-    options: dict[str, Any]
-    extra: Mapping[str, Any]
-    enabled: bool = True
-    timezone: str | None = None
-    start_at: datetime | None = None
-    end_at: datetime | None = None
-    max_runs: int | None = None
-    on_finish: OnFinish = OnFinish.KEEP
-    misfire_grace_time: float | Inherit | None = INHERIT
-    coalesce: Coalesce | Inherit = INHERIT
-    jitter: float | Inherit = INHERIT
-    description: str = ""
-    labels: Mapping[str, str] = NO_LABELS
-    disabled_until: datetime | None = None
-    skip: tuple[datetime, ...] = ()
-    overlap: Overlap | Inherit = INHERIT
-    requeue_lost: int | Inherit = INHERIT
-    anchor: Anchor = Anchor.FIRE_TIME
-    deadline: float | None = None
-    once: bool = False
-    disable_after_failures: int | None = None
+    __slots__ = ()
 
     @classmethod
     def checked(
@@ -110,7 +75,8 @@ class Definition(NamedTuple):
         """
         schedule = for_entry(as_schedule(schedule), others.get("name"))
         others["task"] = as_task(others.get("task"))
-        others.update(checked_policies(others), timezone=agreed_zone(others.get("timezone"), schedule))
+        others["timezone"] = agreed_zone(others.get("timezone"), schedule)
+        others.update(checked_policies(others))
         definition = cls(
             schedule=schedule,
             args=list_or_given(args),
@@ -164,7 +130,8 @@ class Definition(NamedTuple):
             kwargs=_or(data.get("kwargs"), {}),
             options=decoded_options(_or(data.get("options"), {})),
             enabled=_or(data.get("enabled"), True),
-            **({"extra": {}} if _REDBEAT_FIELDS.issuperset(data) else _optional_fields(data)),
+            **({} if _REDBEAT_FIELDS.issuperset(data) else read_policies(data)),
+            extra={key: value for key, value in data.items() if key not in _ALL_FIELDS},
         )
         _check(definition)
         return definition
@@ -192,15 +159,11 @@ class Definition(NamedTuple):
             "schedule": codec.encode(self.schedule),
             "enabled": self.enabled,
         }
-        if self.timezone is not None:
-            stored["timezone"] = self.timezone
         stored.update(stored_policies(self._asdict()))
         stored.update(self.extra)
         # The other fields have checked types, so a quick look at these is nearly always enough.
         unchecked = [self.task, self.args, self.kwargs, stored["options"], self.description, self.labels, self.extra]
-        if not json_text.is_plain(
-            unchecked if type(self.schedule) in (schedule, crontab) else [*unchecked, stored["schedule"]]
-        ):
+        if not json_text.is_plain(unchecked if kind_of(self.schedule).is_plain else [*unchecked, stored["schedule"]]):
             json_text.check_value(stored, "$")
         return stored
 
@@ -233,7 +196,7 @@ class Definition(NamedTuple):
     @property
     def is_interval(self) -> bool:
         """Whether each fire time counts from the one before, and so from a run that the application reports."""
-        return type(self.schedule) is schedule
+        return kind_of(self.schedule).is_interval
 
     @property
     def follows_app_zone(self) -> bool:
@@ -242,14 +205,12 @@ class Definition(NamedTuple):
             return False
         bounds = (self.start_at, self.end_at, self.disabled_until)
         has_local_bound = any(bound is not None and bound.tzinfo is None for bound in bounds)
-        if isinstance(self.schedule, clocked):
-            return self.schedule.at.tzinfo is None or has_local_bound
-        return has_local_bound or not (isinstance(self.schedule, (rrule, solar)) or counts_from_last(self.schedule))
+        return has_local_bound or kind_of(self.schedule).has_local_times(self.schedule)
 
     @property
     def never_ends(self) -> bool:
         """Whether it certainly has a next fire time, always; other entries may have one."""
-        return self.end_at is None and type(self.schedule) in _ENDLESS
+        return self.end_at is None and kind_of(self.schedule).is_endless
 
     def changed(self, rules: OptionRules | None = None, /, **changes: Any) -> Definition:
         """Return a copy with some fields changed, checked like a new definition.
@@ -259,7 +220,7 @@ class Definition(NamedTuple):
         Raises:
             InvalidEntry: naming the first field that cannot be stored, or does not exist.
         """
-        fields_ = {name: getattr(self, name) for name in (*_ALL_FIELDS, "extra")}
+        fields_ = self._asdict()
         if "schedule" in changes and zone_of_cron(changes["schedule"]) is not None:
             fields_["timezone"] = None
         for name in changes:
@@ -290,15 +251,6 @@ def _comparable(moment: datetime | None) -> Any:
     return moment, moment.fold
 
 
-def _optional_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that RedBeat does not have; those that are not stored have their defaults."""
-    return {
-        "timezone": data.get("timezone"),
-        **read_policies(data),
-        "extra": {key: value for key, value in data.items() if key not in _ALL_FIELDS},
-    }
-
-
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
@@ -308,15 +260,10 @@ def _check(definition: Definition) -> None:
         raise InvalidEntry(
             "$.task", f"expected a task or its name, got {quoted(definition.task)}{task_advice(definition.task)}"
         )
-    for name, type_, expected in _TYPES:
-        value = getattr(definition, name)
-        if not isinstance(value, type_):
-            advice = args_advice(value) if name == "args" else ""
-            raise InvalidEntry(f"$.{name}", f"expected {expected}, got {quoted(value)}{advice}")
+    for name in REDBEAT_FIELDS:
+        FIELDS[name].check(getattr(definition, name))
     if definition.options:
         _check_options(definition.options)
-    if definition.timezone is not None:
-        read_zone(definition.timezone, "$.timezone")
     if definition.anchor is Anchor.EXECUTION and not definition.is_interval:
         problem = "'execution' is for intervals: the fire times of this schedule do not depend on its runs"
         raise InvalidEntry("$.anchor", problem)

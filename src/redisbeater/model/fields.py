@@ -1,6 +1,7 @@
-"""The policy fields of an entry: how each is checked, stored and read.
+"""The fields of an entry: one table says of each what it is; checks, encodings and all words about it derive from it.
 
-A field is stored only when it differs from its default, so that RedBeat can read every entry that uses none of them.
+A new field is a line in ``FIELDS``, ``_SharedFields`` and ``StoredFields`` here, and a parameter of
+:class:`redisbeater.RedisScheduleEntry`.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta, timezone, tzinfo
-from enum import Enum
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
+
+from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.passed_values import args_advice
 from redisbeater.model.policies import (
     INHERIT,
     Anchor,
@@ -24,12 +27,10 @@ from redisbeater.model.policies import (
     OnFinishLike,
     Overlap,
     OverlapLike,
+    TextEnum,
 )
-from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone
-from redisbeater.times import MAX_SECONDS
-
-#: The fields of which null is a value; of all others it is the same as no field.
-NULLABLE = frozenset({"misfire_grace_time"})
+from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone, read_zone
+from redisbeater.times import MAX_SECONDS, duration_words
 
 #: How many fire times of an entry can be left out.
 MOST_SKIPPED = 100
@@ -47,22 +48,334 @@ MIN_GRACE_SECONDS = 1.0
 MOST_REQUEUES = 10
 
 
+class FieldKind:
+    """A kind of value: how it is checked, stored and read, with an example as people write it."""
+
+    type: type
+    expected: str
+    example: str = ""
+
+    def check(self, value: Any, path: str) -> Any:
+        """Return the value that a user passed or storage holds, as entries have it.
+
+        Raises:
+            InvalidEntry: it is none of this kind.
+        """
+        if isinstance(value, self.type):
+            return value
+        raise InvalidEntry(path, f"expected {self.expected}, got {quoted(value)}")
+
+    def encode(self, value: Any) -> Any:
+        """Return the stored form of a value."""
+        return value
+
+    def read(self, stored: Any) -> Any:
+        """Return the part of a stored value that still counts, unchecked."""
+        return stored
+
+    def words(self, value: Any) -> str:
+        """Return a value in words."""
+        return "none" if value is None else str(value)
+
+    @property
+    def hint(self) -> str:
+        """What people may write, as a sentence; empty where that is clear."""
+        return f"Example: {self.example}." if self.example else ""
+
+
+class Text(FieldKind):
+    """Any text."""
+
+    type, expected = str, "a text"
+
+
+class Flag(FieldKind):
+    """True or false."""
+
+    type, expected = bool, "true or false"
+
+
 @dataclass(frozen=True)
-class _Field:
+class Number(FieldKind):
+    """A whole number of something; without a most, the field has None where there is no limit."""
+
+    of: str = ""
+    least: int = 1
+    most: int | None = None
+
+    def check(self, value: Any, path: str) -> int:
+        """Return the number."""
+        if type(value) is int and self.least <= value and (self.most is None or value <= self.most):
+            return value
+        bounds = f", at least {self.least}, or None" if self.most is None else f" from {self.least} to {self.most}"
+        of = f" of {self.of}" if self.of else ""
+        raise InvalidEntry(path, f"expected a whole number{of}{bounds}, got {quoted(value)}")
+
+
+@dataclass(frozen=True)
+class Duration(FieldKind):
+    """Seconds, also as a timedelta."""
+
+    least: float
+    example: str
+
+    def check(self, value: Any, path: str) -> float:
+        """Return the seconds."""
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not self.least <= value <= MAX_SECONDS:
+            expected = f"seconds or a timedelta, from {self.least:g} to 1000 years"
+            raise InvalidEntry(path, f"expected {expected}, got {quoted(value)}")
+        return value
+
+    def words(self, value: Any) -> str:
+        """Return a duration as ``1 d 9 h``."""
+        return "none" if value is None else duration_words(timedelta(seconds=value), units=2)
+
+
+class Time(FieldKind):
+    """A datetime; a naive one is local time of the entry's zone."""
+
+    example = "2027-01-03T09:00"
+
+    def check(self, value: Any, path: str) -> datetime:
+        """Return the datetime."""
+        if isinstance(value, dict):
+            value = decode_datetime(value, path, default_zone=None)
+        if isinstance(value, datetime) and _fits_utc(value):
+            return in_iana_zone(value, path)
+        years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
+        raise InvalidEntry(path, f"expected a datetime with a year from {years}, got {quoted(value)}")
+
+    def encode(self, value: datetime) -> Any:
+        """Return the object that is stored."""
+        return encode_datetime(value)
+
+    def words(self, value: Any) -> str:
+        """Return it in the form of ISO 8601."""
+        return "none" if value is None else value.isoformat()
+
+
+class Times(FieldKind):
+    """Fire times."""
+
+    def check(self, value: Any, path: str) -> tuple[datetime, ...]:
+        """Return fire times as aware UTC, each once and in order; they are stored as ISO 8601."""
+        if not isinstance(value, (list, tuple)):
+            raise InvalidEntry(path, f"expected a list of fire times, got {quoted(value)}")
+        if len(value) > MOST_SKIPPED:
+            raise InvalidEntry(path, f"expected at most {MOST_SKIPPED} fire times, got {len(value)}")
+        return tuple(sorted({_fire_time(item, f"{path}[{place}]") for place, item in enumerate(value)}))
+
+    def encode(self, value: tuple[datetime, ...]) -> list[str]:
+        """Return texts of ISO 8601."""
+        return [moment.isoformat() for moment in value]
+
+    def read(self, stored: Any) -> Any:
+        """Return them without those that never come and no zone can show: they were accepted once."""
+        if not isinstance(stored, list):
+            return stored
+        return [item for item in stored if (moment := _utc(item)) is None or _is_in_every_zone(moment)]
+
+
+@dataclass(frozen=True)
+class Word(FieldKind):
+    """One of the words of an enum, which has a sentence for each."""
+
+    choices: type[TextEnum]
+
+    def check(self, value: Any, path: str) -> TextEnum:
+        """Return the member."""
+        try:
+            return self.choices(value)
+        except ValueError:
+            words = ", ".join(repr(choice.value) for choice in self.choices)
+            raise InvalidEntry(path, f"expected one of {words}, got {quoted(value)}") from None
+
+    def encode(self, value: TextEnum) -> str:
+        """Return the word."""
+        return value.value
+
+    @property
+    def hint(self) -> str:
+        """The words."""
+        return f"One of {', '.join(self.choices)}."
+
+
+class Labels(FieldKind):
+    """Short texts by name."""
+
+    example = "customer=weiss"
+
+    def check(self, value: Any, path: str) -> dict[str, str]:
+        """Return a copy of them."""
+        if not isinstance(value, Mapping):
+            raise InvalidEntry(path, f"expected texts by name, such as {{'team': 'billing'}}, got {quoted(value)}")
+        if len(value) > MOST_LABELS:
+            raise InvalidEntry(path, f"expected at most {MOST_LABELS} labels, got {len(value)}")
+        for name, text in value.items():
+            _check_label(name, path, "a name")
+            _check_label(text, f"{path}.{name}", "a text")
+        return dict(value)
+
+
+@dataclass(frozen=True)
+class JSON(FieldKind):
+    """A list or an object of JSON values."""
+
+    type: type[list[Any]] | type[dict[str, Any]]
+    example: str
+
+    def check(self, value: Any, path: str) -> Any:
+        """Return it."""
+        if isinstance(value, self.type):
+            return value
+        advice = args_advice(value) if self.type is list else ""
+        raise InvalidEntry(path, f"expected a {self.type.__name__}, got {quoted(value)}{advice}")
+
+
+class Options(JSON):
+    """The options of ``apply_async``."""
+
+
+class Zone(FieldKind):
+    """The name of a time zone."""
+
+    example = "Europe/Vienna"
+
+    def check(self, value: Any, path: str) -> Any:
+        """Return the name."""
+        read_zone(value, path)
+        return value
+
+
+class Group(TextEnum):
+    """What fields are about, in the order in which people read of them; the sentence is the heading, if any."""
+
+    TIMES = "times"
+    ARGUMENTS = "arguments"
+    BOUNDS = "bounds", "From when, until when"
+    LATE = "late", "Late runs"
+    RUNS = "runs", "Runs that overlap, hang or fail"
+    SENDING = "sending", "How it is sent, and what it belongs to"
+    PEOPLE = "people"
+    #: Set by verbs of their own, such as disable.
+    STATE = "state"
+
+
+#: The groups of the fields that decide which fire times run.
+POLICIES = (Group.BOUNDS, Group.LATE, Group.RUNS)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of entries.
+
+    Attributes:
+        default: its value where it is not set; INHERIT: what the setting of that name says.
+        sentence: what it means, for people who choose a value.
+        untracked: the values that do the same where runs are not recorded, the default first, last the one that counts
+            then; empty: all do.
+        nullable: whether None is a value; of all other fields it is the same as no field.
+        former: what people who write it call it, if that is not the name.
+        since: the version of redisbeater that brought it.
+    """
+
+    name: str
+    kind: FieldKind
     default: Any
-    #: Returns the value of what a user passed or storage holds, or raises :class:`InvalidEntry` with the path.
-    check: Callable[[Any, str], Any]
-    encode: Callable[[Any], Any] = lambda value: value
-    #: The value that a stored null stands for.
-    null: Any = None
-    #: Returns what still counts of a stored value.
-    read: Callable[[Any], Any] = lambda value: value
-    #: The values that do the same where runs are not recorded; empty: all do.
+    group: Group
+    sentence: str
     untracked: tuple[Any, ...] = ()
+    nullable: bool = False
+    former: str = ""
+    since: str = "1.0"
+
+    @property
+    def word(self) -> str:
+        """What people call it who write it."""
+        return self.former or self.name
+
+    @property
+    def help(self) -> str:
+        """Its sentence, and what people may write."""
+        return f"{self.sentence} {self.kind.hint}".rstrip()
+
+    def check(self, value: Any) -> Any:
+        """Return the value of what a user passed or storage holds.
+
+        Raises:
+            InvalidEntry: it cannot be used.
+        """
+        return None if value is None and self.nullable else self.kind.check(value, f"$.{self.name}")
 
     def stored(self, value: Any) -> Any:
         """Read a stored value, unchecked."""
-        return self.null if value is None else self.read(value)
+        if value is None:
+            return None if self.nullable else self.default
+        return self.kind.read(value)
+
+
+#: The labels of an entry that has none; never changed.
+NO_LABELS: dict[str, str] = {}
+
+_FIELDS = (
+    Field("args", JSON(list, "[1, 2]"), None, Group.ARGUMENTS, "Positional arguments of the task."),
+    Field("kwargs", JSON(dict, '{"pages": 3}'), None, Group.ARGUMENTS, "Arguments of the task by name."),
+    Field("options", Options(dict, '{"expires": 60}'), None, Group.SENDING, "Options of apply_async."),
+    Field("enabled", Flag(), True, Group.STATE, "Whether it runs; a disabled entry stays in the schedule."),
+    Field("timezone", Zone(), None, Group.TIMES, "The zone of local times."),
+    Field("start_at", Time(), None, Group.BOUNDS, "No fire time is earlier."),
+    Field("end_at", Time(), None, Group.BOUNDS, "No fire time is later."),
+    Field("max_runs", Number("runs"), None, Group.BOUNDS,
+          "It ends after so many runs; only those that were sent count."),
+    Field("on_finish", Word(OnFinish), OnFinish.KEEP, Group.BOUNDS, "What happens to it when no fire time is left."),
+    Field("misfire_grace_time", Duration(MIN_GRACE_SECONDS, "30m"), INHERIT, Group.LATE,
+          "A fire time that is later than this does not run; none: any lateness is fine.",
+          nullable=True, former="grace"),
+    Field("coalesce", Word(Coalesce), INHERIT, Group.LATE, "Which of several late fire times run."),
+    Field("jitter", Duration(0.0, "30s"), INHERIT, Group.LATE, "Each run is delayed by a part of this."),
+    Field("description", Text(), "", Group.PEOPLE, "A text for people."),
+    Field("labels", Labels(), NO_LABELS, Group.SENDING, "Short texts by name, by which entries are selected."),
+    Field("disabled_until", Time(), None, Group.STATE, "No fire time before it runs; from then on they run again."),
+    Field("skip", Times(), (), Group.STATE, "Fire times that are left out."),
+    Field("overlap", Word(Overlap), INHERIT, Group.RUNS,
+          "What becomes of a fire time while a run of the entry is active.", untracked=(INHERIT, Overlap.ALLOW)),
+    Field("requeue_lost", Number(least=0, most=MOST_REQUEUES), INHERIT, Group.RUNS,
+          f"How often a run whose worker died is sent again, at most {MOST_REQUEUES} times.", untracked=(INHERIT, 0)),
+    Field("anchor", Word(Anchor), Anchor.FIRE_TIME, Group.RUNS,
+          "What an interval counts from.", untracked=(Anchor.FIRE_TIME,)),
+    Field("deadline", Duration(MIN_GRACE_SECONDS, "1h"), None, Group.RUNS,
+          "A run that nobody has started so long after its fire time expires."),
+    Field("once", Flag(), False, Group.RUNS,
+          "No run is executed twice, even if its message is delivered twice; its task needs the class OnceTask.",
+          untracked=(False,)),
+    Field("disable_after_failures", Number("failures"), None, Group.RUNS,
+          "After so many failed runs in a row it is disabled.", untracked=(None,)),
+    # A new field stands last: what is stored keeps its order.
+)  # fmt: skip
+
+#: The fields besides name, task and schedule, in the order in which they are stored.
+FIELDS: Mapping[str, Field] = {field.name: field for field in _FIELDS}
+
+#: Those that RedBeat has too: they are always stored.
+REDBEAT_FIELDS = ("args", "kwargs", "options", "enabled")
+
+#: Those that are stored only when they differ from their defaults, so that RedBeat can read entries that use none.
+POLICY_FIELDS: Mapping[str, Field] = {name: field for name, field in FIELDS.items() if name not in REDBEAT_FIELDS}
+
+#: The fields that people write, by what they call them, in the order in which they read of them.
+WORDS: dict[str, Field] = {
+    field.word: field for group in Group for field in _FIELDS if field.group is group is not Group.STATE
+}
+
+#: The fields that take the value of the setting of the same name where an entry has none.
+INHERITED = tuple(field.name for field in _FIELDS if field.default is INHERIT)
+
+#: The fields of which null is a value.
+NULLABLE = frozenset(field.name for field in _FIELDS if field.nullable)
+
+_DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}
 
 
 def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +388,7 @@ def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, default in _DEFAULTS.items():
         value = given.get(name, default)
         if value is not default:
-            values[name] = POLICY_FIELDS[name].check(value, f"$.{name}")
+            values[name] = POLICY_FIELDS[name].check(value)
     _check_order(values["start_at"], values["end_at"])
     return values
 
@@ -100,7 +413,7 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
 def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored form of the policy fields that differ from their defaults."""
     return {
-        name: None if values[name] is None else POLICY_FIELDS[name].encode(values[name])
+        name: None if values[name] is None else POLICY_FIELDS[name].kind.encode(values[name])
         for name, default in _DEFAULTS.items()
         if values[name] is not default and values[name] != default
     }
@@ -122,80 +435,9 @@ def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
         raise InvalidEntry("$.end_at", f"expected start_at ({start_at.isoformat()}) or later, got {end_at.isoformat()}")
 
 
-def _datetime(value: Any, path: str) -> datetime | None:
-    if isinstance(value, dict):
-        value = decode_datetime(value, path, default_zone=None)
-    if value is None or (isinstance(value, datetime) and _fits_utc(value)):
-        return value and in_iana_zone(value, path)
-    years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
-    raise InvalidEntry(path, f"expected a datetime with a year from {years}, got {quoted(value)}")
-
-
 def _fits_utc(moment: datetime) -> bool:
     """Tell whether it can be converted to UTC, in whichever zone a naive one is read."""
     return moment.tzinfo is timezone.utc or MINYEAR < moment.year < MAXYEAR
-
-
-def _count(value: Any, path: str) -> int | None:
-    if value is None or (type(value) is int and value >= 1):
-        return value
-    raise InvalidEntry(path, f"expected a whole number of runs, at least 1, or None, got {quoted(value)}")
-
-
-def _requeues(value: Any, path: str) -> int:
-    if type(value) is int and 0 <= value <= MOST_REQUEUES:
-        return value
-    raise InvalidEntry(path, f"expected a whole number from 0 to {MOST_REQUEUES}, got {quoted(value)}")
-
-
-def _flag(value: Any, path: str) -> bool:
-    if type(value) is bool:
-        return value
-    raise InvalidEntry(path, f"expected true or false, got {quoted(value)}")
-
-
-def _failures(value: Any, path: str) -> int | None:
-    if value is None or (type(value) is int and value >= 1):
-        return value
-    raise InvalidEntry(path, f"expected a whole number of failures, at least 1, or None, got {quoted(value)}")
-
-
-def _grace(value: Any, path: str) -> float | None:
-    return None if value is None else _seconds(value, path, MIN_GRACE_SECONDS)
-
-
-def _jitter(value: Any, path: str) -> float:
-    return _seconds(value, path, 0.0)
-
-
-def _seconds(value: Any, path: str, least: float) -> float:
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MAX_SECONDS:
-        raise InvalidEntry(path, f"expected seconds or a timedelta, from {least:g} to 1000 years, got {quoted(value)}")
-    return value
-
-
-def _one_of(choices: type[Enum]) -> Callable[[Any, str], Any]:
-    def check(value: Any, path: str) -> Any:
-        try:
-            return choices(value)
-        except ValueError:
-            words = ", ".join(repr(choice.value) for choice in choices)
-            raise InvalidEntry(path, f"expected one of {words}, got {quoted(value)}") from None
-
-    return check
-
-
-def _labels(value: Any, path: str) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise InvalidEntry(path, f"expected texts by name, such as {{'team': 'billing'}}, got {quoted(value)}")
-    if len(value) > MOST_LABELS:
-        raise InvalidEntry(path, f"expected at most {MOST_LABELS} labels, got {len(value)}")
-    for name, text in value.items():
-        _check_label(name, path, "a name")
-        _check_label(text, f"{path}.{name}", "a text")
-    return dict(value)
 
 
 def _check_label(text: Any, path: str, expected: str) -> None:
@@ -203,15 +445,6 @@ def _check_label(text: Any, path: str, expected: str) -> None:
         raise InvalidEntry(path, f"expected {expected} of 1 to {MOST_LABEL} characters, got {quoted(text, at=path)}")
     if unsafe := unsafe_character(text):
         raise InvalidEntry(path, f"holds {unsafe}, a control character or a mark of direction; leave it out")
-
-
-def _fire_times(value: Any, path: str) -> tuple[datetime, ...]:
-    """Return fire times as aware UTC, each once and in order; they are stored as ISO 8601."""
-    if not isinstance(value, (list, tuple)):
-        raise InvalidEntry(path, f"expected a list of fire times, got {quoted(value)}")
-    if len(value) > MOST_SKIPPED:
-        raise InvalidEntry(path, f"expected at most {MOST_SKIPPED} fire times, got {len(value)}")
-    return tuple(sorted({_fire_time(item, f"{path}[{place}]") for place, item in enumerate(value)}))
 
 
 def _fire_time(value: Any, path: str) -> datetime:
@@ -237,53 +470,6 @@ def _utc(value: Any) -> datetime | None:
 
 def _is_in_every_zone(moment: datetime) -> bool:
     return MINYEAR < moment.year < MAXYEAR
-
-
-def _without_far(stored: Any) -> Any:
-    """Return stored fire times without those that never come and no zone can show: they were accepted once."""
-    if not isinstance(stored, list):
-        return stored
-    return [item for item in stored if (moment := _utc(item)) is None or _is_in_every_zone(moment)]
-
-
-def _iso_texts(moments: tuple[datetime, ...]) -> list[str]:
-    return [moment.isoformat() for moment in moments]
-
-
-def _checked_text(value: Any, path: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise InvalidEntry(path, f"expected a text, got {quoted(value)}")
-
-
-def _word(choice: Enum) -> Any:
-    return choice.value
-
-
-#: The labels of an entry that has none; never changed.
-NO_LABELS: dict[str, str] = {}
-
-POLICY_FIELDS: Mapping[str, _Field] = {
-    "start_at": _Field(None, _datetime, encode_datetime),
-    "end_at": _Field(None, _datetime, encode_datetime),
-    "max_runs": _Field(None, _count),
-    "on_finish": _Field(OnFinish.KEEP, _one_of(OnFinish), _word, null=OnFinish.KEEP),
-    "misfire_grace_time": _Field(INHERIT, _grace),
-    "coalesce": _Field(INHERIT, _one_of(Coalesce), _word, null=INHERIT),
-    "jitter": _Field(INHERIT, _jitter, null=INHERIT),
-    "description": _Field("", _checked_text, null=""),
-    "labels": _Field(NO_LABELS, _labels, null=NO_LABELS),
-    "disabled_until": _Field(None, _datetime, encode_datetime),
-    "skip": _Field((), _fire_times, _iso_texts, null=(), read=_without_far),
-    "overlap": _Field(INHERIT, _one_of(Overlap), _word, null=INHERIT, untracked=(INHERIT, Overlap.ALLOW)),
-    "requeue_lost": _Field(INHERIT, _requeues, null=INHERIT, untracked=(INHERIT, 0)),
-    "anchor": _Field(Anchor.FIRE_TIME, _one_of(Anchor), _word, null=Anchor.FIRE_TIME, untracked=(Anchor.FIRE_TIME,)),
-    "deadline": _Field(None, _grace),
-    "once": _Field(False, _flag, null=False, untracked=(False,)),
-    "disable_after_failures": _Field(None, _failures, untracked=(None,)),
-}
-
-_DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}
 
 
 class TaskObject(Protocol):
@@ -346,3 +532,37 @@ class EntryChanges(_SharedFields, total=False):
 
     task: TaskLike
     schedule: ScheduleLike | float | timedelta
+
+
+class StoredFields(NamedTuple):
+    """The fields of a definition, checked; a tuple because a frozen dataclass takes three times as long to create.
+
+    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved.
+    """
+
+    name: str
+    task: str
+    schedule: BaseSchedule
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+    extra: Mapping[str, Any]
+    enabled: bool = True
+    timezone: str | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    max_runs: int | None = None
+    on_finish: OnFinish = OnFinish.KEEP
+    misfire_grace_time: float | Inherit | None = INHERIT
+    coalesce: Coalesce | Inherit = INHERIT
+    jitter: float | Inherit = INHERIT
+    description: str = ""
+    labels: Mapping[str, str] = NO_LABELS
+    disabled_until: datetime | None = None
+    skip: tuple[datetime, ...] = ()
+    overlap: Overlap | Inherit = INHERIT
+    requeue_lost: int | Inherit = INHERIT
+    anchor: Anchor = Anchor.FIRE_TIME
+    deadline: float | None = None
+    once: bool = False
+    disable_after_failures: int | None = None

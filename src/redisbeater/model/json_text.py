@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import accumulate, repeat
 from typing import Any, NoReturn
 
@@ -196,14 +196,9 @@ _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _decode_unique = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=unique).decode
 
 
-def changed_fields(before: str, after: str, *, nullable: Collection[str] = ()) -> list[str]:
-    """Return the names of the fields in which two stored objects differ, in the order of the alphabet.
-
-    A field that is null is one that is missing, unless it is one of ``nullable``.
-    """
-    try:
-        old, new = from_text(before, "before"), from_text(after, "after")
-        nulls = {name for name in nullable if (name in old) != (name in new)}
-        return sorted(name for name in {**old, **new} if old.get(name) != new.get(name) or name in nulls)
-    except (InvalidEntry, TypeError):  # what another program stored may be no object
-        return []
+def changed_parts(field: str, before: Any, after: Any) -> list[tuple[str, Any, Any]]:
+    """Return the parts of a field that have changed, each with its values: arguments and options by name one by one."""
+    if field not in ("kwargs", "options") or not (isinstance(before, dict) and isinstance(after, dict)):
+        return [(field, before, after)]
+    values = ((key, before.get(key), after.get(key)) for key in {**before, **after})
+    return [(f"{field}.{key}", was, is_) for key, was, is_ in values if canonical(was) != canonical(is_)]

@@ -29,9 +29,9 @@ class LogLine:
     """
 
     what: str
+    count: int = 1
     first: datetime | None = None
     last: datetime | None = None
-    count: int = 1
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

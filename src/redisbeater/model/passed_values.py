@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
-from celery.schedules import crontab, schedule
+from celery.schedules import schedule
 
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry, UnknownField, WrongType
 from redisbeater.model import json_text
 from redisbeater.model.meta import MAX_COUNT, NEW, Meta
 from redisbeater.model.options import OPTIONS
-from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 #: The object of the entry lies around its arguments.
@@ -63,12 +63,12 @@ def for_entry(given: Any, name: Any) -> Any:
     Raises:
         InvalidEntry: with the numbers that the name decides, no date matches.
     """
-    return given.for_entry(name) if type(given) is cron_expression and isinstance(name, str) else given
+    return kind_of(given).for_entry(given, name) if isinstance(name, str) else given
 
 
 def zone_of_cron(schedule_: Any) -> str | None:
     """Return the zone that was passed to ``cron()``."""
-    return getattr(schedule_, "timezone", None) if type(schedule_) in (crontab, cron_expression) else None
+    return kind_of(schedule_).zone_name(schedule_)
 
 
 def agreed_zone(given: Any, schedule_: Any) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 from typing import Literal
 
@@ -62,15 +61,6 @@ class Anchor(TextEnum):
 
     FIRE_TIME = "fire_time", "From one fire time to the next, however long a run takes."
     EXECUTION = "execution", "From the end of a run; none begins while another is active."
-
-
-#: The policies of an entry whose values are words, by their fields.
-WORDED: Mapping[str, type[TextEnum]] = {
-    "on_finish": OnFinish,
-    "coalesce": Coalesce,
-    "overlap": Overlap,
-    "anchor": Anchor,
-}
 
 
 class EvictionCheck(TextEnum):

@@ -13,7 +13,8 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import POLICY_FIELDS
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules.codec import ScheduleCodec
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import kind_named
 
 #: The fields that need records of runs, and the values of each that need none.
 _TRACKED = {name: field.untracked for name, field in POLICY_FIELDS.items() if field.untracked}
@@ -63,9 +64,11 @@ class EntryReader:
         Raises:
             InvalidEntry: it cannot be read.
         """
-        if len(text) > LONGEST_TEXT or '"custom"' in text:
-            return self._read(name, text, self._plain)
-        return self._read_cached(name, text)
+        if len(text) <= LONGEST_TEXT:
+            found = self._read_cached(name, text)
+            if not found[1].timetable.kind.is_custom:
+                return found
+        return self._read(name, text, self._plain)
 
     def _read(self, name: str, text: str, codec: ScheduleCodec | None = None) -> tuple[Definition, ResolvedPolicy]:
         definition = Definition.from_text(name, text, codec or self.codec)
@@ -89,7 +92,8 @@ class SharingCodec(ScheduleCodec):
 
     def decode(self, data: Any) -> BaseSchedule:
         """Return the schedule of a stored form."""
-        if not isinstance(data, dict) or data.get("__type__") == "custom":
+        kind = kind_named(data.get("__type__")) if isinstance(data, dict) else None
+        if kind is None or kind.is_custom:
             return self._codec.decode(data)
         with suppress(TypeError):  # a list among the fields is not hashable; other errors are raised again below
             return self._by_fields(**data)

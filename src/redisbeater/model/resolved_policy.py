@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from typing import Any, NamedTuple
 
-from celery.schedules import crontab
-
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import INHERITED, POLICY_FIELDS
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
-from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import in_zone
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -58,8 +59,8 @@ class ResolvedPolicy(NamedTuple):
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> ResolvedPolicy:
         """Resolve the policy of an entry under the settings of its app."""
-        grace = _grace(definition, defaults)
-        jitter = defaults.jitter if definition.jitter is INHERIT else definition.jitter
+        value = partial(policy_value, definition, defaults)
+        grace = value("misfire_grace_time")
         return cls(
             name=definition.name,
             enabled=definition.enabled,
@@ -67,12 +68,12 @@ class ResolvedPolicy(NamedTuple):
             timetable=definition.timetable(defaults.zone),
             max_runs=definition.max_runs,
             grace=None if grace is None else timedelta(seconds=grace),
-            coalesce=defaults.coalesce if definition.coalesce is INHERIT else definition.coalesce,
-            jitter=timedelta(seconds=jitter),
+            coalesce=value("coalesce"),
+            jitter=timedelta(seconds=value("jitter")),
             disabled_until=_instant(definition.disabled_until, definition, defaults),
             skip=definition.skip,
-            overlap=_overlap(definition, defaults),
-            anchor=definition.anchor if defaults.track_runs else Anchor.FIRE_TIME,
+            overlap=value("overlap"),
+            anchor=value("anchor"),
         )
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> ResolvedPolicy:
@@ -120,6 +121,13 @@ class ResolvedPolicy(NamedTuple):
             fire_time = self.timetable.next(fire_time)
         return fire_time
 
+    def kept_from(self, fire_time: datetime | None) -> Iterator[datetime]:
+        """Yield a fire time and those after it, each found when it is asked for, without those that are left out."""
+        following = self.kept(fire_time)
+        while following is not None:
+            yield following
+            following = self.kept(self.timetable.next(following))
+
     def is_spent(self, run_count: int) -> bool:
         """Tell whether the entry has had all runs that ``max_runs`` allows."""
         return self.max_runs is not None and run_count >= self.max_runs
@@ -133,33 +141,23 @@ class ResolvedPolicy(NamedTuple):
 
 def inherited_policies(definition: Definition, defaults: Defaults) -> dict[str, Any]:
     """Return the policies that settings decide for an entry, by field; only those that affect its runs."""
-    inherited = {
-        "misfire_grace_time": _grace(definition, defaults),
-        "coalesce": defaults.coalesce,
-        "jitter": defaults.jitter,
-        "overlap": _overlap(definition, defaults),
-        "requeue_lost": defaults.requeue_lost if defaults.track_runs else 0,
-    }
-    return {
-        name: value
-        for name, value in inherited.items()
-        if getattr(definition, name) is INHERIT and value not in (None, 0, Overlap.ALLOW)
-    }
+    inherited = [name for name in INHERITED if getattr(definition, name) is INHERIT]
+    values = {name: policy_value(definition, defaults, name) for name in inherited}
+    return {name: value for name, value in values.items() if value not in (None, 0, Overlap.ALLOW)}
 
 
-def _overlap(definition: Definition, defaults: Defaults) -> Overlap:
-    if not defaults.track_runs:
-        return Overlap.ALLOW
-    return defaults.overlap if definition.overlap is INHERIT else definition.overlap
+def policy_value(definition: Definition, defaults: Defaults, name: str) -> Any:
+    """Return the value of a policy of an entry: its own, else that of the settings; INHERIT is never returned."""
+    field, value = POLICY_FIELDS[name], getattr(definition, name)
+    if field.untracked and not defaults.track_runs:
+        return field.untracked[-1]
+    if value is not INHERIT:
+        return value
+    of_cron = defaults.crontab_grace_time if name == "misfire_grace_time" else None
+    if of_cron is not None and kind_of(definition.schedule).is_cron(definition.schedule):
+        return of_cron
+    return getattr(defaults, name)
 
 
 def _instant(moment: datetime | None, definition: Definition, defaults: Defaults) -> datetime | None:
     return None if moment is None else in_zone(moment, definition.zone(defaults.zone))
-
-
-def _grace(definition: Definition, defaults: Defaults) -> float | None:
-    if definition.misfire_grace_time is not INHERIT:
-        return definition.misfire_grace_time
-    if isinstance(definition.schedule, (crontab, cron_expression)) and defaults.crontab_grace_time is not None:
-        return defaults.crontab_grace_time
-    return defaults.misfire_grace_time

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from redisbeater.display import shown, text_of, without_secrets
+from redisbeater.display import json_fields, shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
@@ -301,10 +301,7 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object, without holder and payload, which may hold secrets; times as ISO 8601."""
-        hidden = {"holder", "payload", "seen_lease"}
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}
-        times = {name: value.isoformat() for name, value in values.items() if isinstance(value, datetime)}
-        return {**values, **times, "state": self.state.value, "kind": self.kind.value}
+        return json_fields(self, "holder", "payload", "seen_lease")
 
 
 Count = TypeVar("Count")

@@ -25,9 +25,9 @@ from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.meta import Meta
 from redisbeater.model.run import FINAL
-from redisbeater.observe.counting import BeatParts, Meter
 from redisbeater.observe.server import HTTPAnswer
-from redisbeater.sending.counts import Histogram
+from redisbeater.parts import BeatParts
+from redisbeater.sending.counts import Histogram, Meter
 from redisbeater.store import Snapshot
 from redisbeater.store.failure import KINDS
 from redisbeater.store.measures import Measured
@@ -328,7 +328,7 @@ class _Schedule(Collector):
         yield self._family("entries", _by_one(states))
         yield self._family("overdue_entries", {(): measured.overdue})
         yield self._family("oldest_overdue_seconds", {(): measured.oldest_overdue})
-        yield self._family("paused", {(): measured.paused})
+        yield self._family("paused", {(): measured.pause is not None})
         lines = (BeatLine.from_text(token, text) for token, text in measured.beats.items())
         roles = [line.role for line in lines if line is not None]
         yield self._family("beats", {(role,): roles.count(role) for role in ROLES})
@@ -379,7 +379,7 @@ class _Beat(_Schedule):
     def __init__(self, beat: BeatParts) -> None:
         super().__init__(beat.context)
         self._beat = beat
-        self._schedule = beat.schedule
+        self._schedule = beat.context.config.key_prefix
 
     def collect(self) -> Iterator[Metric]:
         """Yield this beat's own metrics, and while it leads those of its schedule."""
@@ -410,22 +410,25 @@ class _Beat(_Schedule):
 
     def _reached(self) -> Iterator[Metric]:
         beat = self._beat
+        leads = beat.leadership.may_send
         if beat.leadership.has_lock:
-            yield self._family("leader", {(): beat.leads})
+            yield self._family("leader", {(): leads})
         yield self._family("lead_changes", _by_one(beat.leadership.changes))
         yield self._family("redis_up", {(): not beat.outage.is_on})
-        yield self._family("broker_up", {(): beat.accepts_runs})
+        # A standby asks only whether the broker can be reached.
+        is_refused = beat.broker.is_unavailable or (leads and beat.broker.acceptance.is_refusing)
+        yield self._family("broker_up", {(): not is_refused})
         errors = {**dict.fromkeys(KINDS, 0), **beat.context.redis.errors}
         yield self._family("redis_errors", _by_one(errors))
-        if beat.clock_offset is not None:
-            yield self._family("clock_offset_seconds", {(): beat.clock_offset})
+        if leads and beat.clock.offset is not None:
+            yield self._family("clock_offset_seconds", {(): beat.clock.offset})
         facts = beat.heartbeat.versions
-        yield self._family("info", {(facts["version"], facts["celery"], beat.schedule, beat.heartbeat.server): 1})
+        yield self._family("info", {(facts["version"], facts["celery"], self._schedule, beat.heartbeat.server): 1})
 
     # What Redis says, while this beat leads
 
     def _shared(self) -> Iterator[Metric]:
-        if not self._beat.leads or self._beat.outage.is_on:
+        if not self._beat.leadership.may_send or self._beat.outage.is_on:
             self._measured.drop()
             self._of_entries.drop()
             return

@@ -10,8 +10,9 @@ from http import HTTPStatus
 from pathlib import Path
 
 from redisbeater.log_lines import get_logger
-from redisbeater.observe.counting import BeatParts, Meter
 from redisbeater.observe.server import HTTPAnswer, Ping, ProbeServer, Route, Verdicts, answer_of
+from redisbeater.parts import BeatParts
+from redisbeater.sending.counts import Meter
 
 logger = get_logger(__name__)
 
@@ -121,9 +122,8 @@ class Observer:
             self._server = ProbeServer(config.http, self._routes())
             self._server.start()
         if config.ping_url is not None:
-            self._ping = Ping(
-                config.ping_url, config.ping_interval, lambda: self._beat.leads, lambda: self._verdicts.health()
-            )
+            leadership = self._beat.leadership
+            self._ping = Ping(config.ping_url, config.ping_interval, lambda: leadership.may_send, self._verdicts.health)
             self._ping.start()
         self._systemd.ready()
 

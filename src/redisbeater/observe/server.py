@@ -24,8 +24,9 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 from redisbeater.config.values import address_of
 from redisbeater.host_name import is_loopback, is_rebindable, named_host
 from redisbeater.log_lines import get_logger
+from redisbeater.management.pausing import longest_pass
 from redisbeater.management.status import HANDOVER, LONGEST_BROKER_OUTAGE, Health, HealthLimits, check_health
-from redisbeater.observe.counting import BeatParts
+from redisbeater.parts import BeatParts
 from redisbeater.times import duration_words
 
 logger = get_logger(__name__)
@@ -73,12 +74,14 @@ class Verdicts:
 
     def __init__(self, beat: BeatParts) -> None:
         self._beat = beat
+        #: How long a pass may take, and a wait.
+        self._limit = longest_pass(beat.max_interval)
         #: Since when nobody leads, on the monotonic clock; None: somebody does, or nobody asked.
         self._unled_since: float | None = None
 
     def live(self) -> Verdict:
         """Return whether beat makes passes. Asks neither Redis nor the broker: a restart would not bring them back."""
-        age, limit = self._beat.pass_age, self._beat.pass_limit
+        age, limit = time.monotonic() - self._beat.counts.passed_at, self._limit.total_seconds()
         problem = f"no pass for {duration_words(timedelta(seconds=age))} (limit {limit:g} s)"
         problems = {"pass": problem} if age > limit else {}
         return Verdict(problems=problems, checks=("pass",), facts=f"last pass {age:.1f} s ago")
@@ -91,7 +94,7 @@ class Verdicts:
         """
         live = self.live()
         problems = {**live.problems, **self._problems_of_broker()}
-        terms = HealthLimits(strict=strict, longest_pass=timedelta(seconds=self._beat.pass_limit))
+        terms = HealthLimits(strict=strict, longest_pass=self._limit)
         found = check_health(self._beat.context, terms, REDIS_SECONDS)
         for check, problem in zip(found.failed, found.problems):
             if check != "lead" or self._is_unled_for(self._grace):

@@ -12,20 +12,19 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, tzinfo
-from datetime import timezone as fixed_zone
+from datetime import date, datetime, time, timedelta, tzinfo
 from functools import partial
 from typing import Any, NamedTuple
 
-from celery.schedules import BaseSchedule, crontab, schedstate
+from celery.schedules import crontab
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules import crontab as engine
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.crontab import Slots
+from redisbeater.schedules.crontab import CrontabKind, Slots
 from redisbeater.schedules.crontab_text import (
     LIMITS,
     NO_DATE,
@@ -38,7 +37,22 @@ from redisbeater.schedules.crontab_text import (
     split_text,
     weekday,
 )
-from redisbeater.schedules.zones import in_zone, read_zone, zone_name
+from redisbeater.schedules.english import (
+    clock_text,
+    consecutive,
+    days_in_words,
+    every,
+    join_words,
+    kind_in_words,
+    ordinal,
+    span_text,
+    step_of,
+    times_in_words,
+    weekday_names,
+    zone_text,
+)
+from redisbeater.schedules.kind import OwnSchedule, Reading, check_fields, checked_text
+from redisbeater.schedules.zones import read_zone, zone_name
 
 _HASHED = re.compile(r"H(\((?P<low>\d{1,2})-(?P<high>\d{1,2})\))?(/(?P<step>\d{1,2}))?", re.ASCII | re.IGNORECASE)
 
@@ -435,7 +449,7 @@ _MONTH_STEPS = 4
 _MONTH = timedelta(days=28)
 
 
-class cron_expression(BaseSchedule):
+class cron_expression(OwnSchedule):
     """Fire at the times of a cron text, to the second: with ``L``, ``W``, ``#`` and ``H``; ``cron()`` creates it.
 
     ``H`` stands for a number that the name of the entry decides. An entry binds its schedule to its own name; until
@@ -510,17 +524,8 @@ class cron_expression(BaseSchedule):
             steps.take((following - after) // _MONTH * _MONTH_STEPS)
         return following
 
-    def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:
-        """Return the time until the next fire time, for Celery; None when there is none."""
-        following = self.next_fire_time(self.tz, in_zone(last_run_at, fixed_zone.utc))
-        return None if following is None else following - self.maybe_make_aware(self.now())
-
-    def is_due(self, last_run_at: datetime) -> tuple[bool, Any]:
-        """Return whether a fire time has passed since the last run and the seconds to the next one, for Celery."""
-        remaining = self.remaining_estimate(last_run_at)
-        is_due = remaining is not None and remaining <= timedelta()
-        following = self.remaining_estimate(self.now()) if is_due else remaining
-        return schedstate(is_due, None if following is None else max(following.total_seconds(), 0))
+    def _following(self, after: datetime) -> datetime | None:
+        return self.next_fire_time(self.tz, after)
 
     def __repr__(self) -> str:
         return f"<cron: {self.text}{'' if self.entry_name is None else f' of {self.entry_name}'}>"
@@ -592,3 +597,128 @@ def _is_extended(fields: Mapping[str, str]) -> bool:
         or any(part.endswith("L") for part in weekdays.split(","))
         or any(is_hashed(part) for value in fields.values() for part in value.split(","))
     )
+
+
+#: Up to this many times of the day are named one by one.
+_MOST_TIMES = 8
+
+_MINUTES_FOLLOW = "in these minutes: "
+
+
+class CronKind(CrontabKind):
+    """Cron expressions, and the word of both: a text is Celery's crontab if that can hold it."""
+
+    __slots__ = ()
+
+    schedule_class = cron_expression
+    name = "cron"
+    passed_as = "cron()"
+    foreign = None
+    is_plain = False
+
+    def encode(self, schedule: cron_expression) -> dict[str, Any]:
+        """Return the text."""
+        return {"text": schedule.text}
+
+    def decode(self, data: dict[str, Any]) -> cron_expression:
+        """Return the schedule of a text."""
+        check_fields(data, ("text",))
+        try:
+            return cron_expression(data.get("text", ""))
+        except InvalidEntry as exc:
+            raise InvalidEntry(f"{PATH}.text", exc.problem) from exc
+
+    def next(
+        self, schedule: cron_expression, zone: tzinfo, after: datetime, steps: Steps | None = None
+    ) -> datetime | None:
+        """Return the next fire time."""
+        return schedule.next_fire_time(zone, after, steps)
+
+    def for_entry(self, schedule: cron_expression, name: str) -> cron_expression:
+        """Return it with the numbers that the name decides."""
+        return schedule.for_entry(name)
+
+    def depends_on_entry(self, schedule: cron_expression) -> bool:
+        """Tell whether it has ``H``."""
+        return schedule.entry_name is not None
+
+    def describe(self, schedule: cron_expression, zone: str | tzinfo | None) -> str:
+        """Describe the times and days, in which zone if it is known."""
+        named = zone_text(zone) or schedule.timezone
+        if not schedule.is_bound:
+            return ", ".join(filter(None, (f'"{schedule.text}", where the name of the entry decides H', named)))
+        fields = schedule.slots.fields
+        times = _times_of_fields(fields)
+        days = days_in_words(
+            _weekdays(fields.weekdays),
+            _dates(fields.dates),
+            fields.months,
+            is_listed=times.rpartition(_MINUTES_FOLLOW)[-1].startswith("at ") and len(fields.hours) < 24,
+        )
+        return ", ".join(filter(None, (f"{times}{days}", named)))
+
+    def describe_clock_changes(self, schedule: cron_expression) -> str:
+        """Describe whether it is repeating, if its fire times are known."""
+        if not schedule.is_bound:
+            return ""
+        fields = schedule.slots.fields
+        return kind_in_words(fields.is_repeating, len(fields.hours))
+
+    def cron_text(self, schedule: cron_expression) -> str:
+        """Return the text, and that with the numbers that the name decides."""
+        text, resolved = schedule.text, schedule.resolved_text
+        return text if resolved == text else f"{text}: {resolved}"
+
+    def text(self, schedule: cron_expression) -> str:
+        """Return the text."""
+        return schedule.text
+
+    def read(self, text: Any, reading: Reading) -> crontab | cron_expression:
+        """Return the schedule of a text."""
+        return cron(checked_text(text, 'a cron text such as "0 9 * * mon-fri"'))
+
+
+def _times_of_fields(fields: Fields) -> str:
+    if fields.seconds == (0,):
+        return times_in_words(fields.minutes, fields.hours)
+    if len(fields.minutes) == 60 and len(fields.hours) == 24:
+        seconds = _seconds(fields.seconds)
+        return f"{seconds} past every minute" if seconds.startswith("at ") else seconds
+    times = [
+        time(hour, minute, second) for hour in fields.hours for minute in fields.minutes for second in fields.seconds
+    ]
+    if len(times) <= _MOST_TIMES:
+        return f"at {join_words([clock_text(moment) for moment in times])}"
+    return f"{_seconds(fields.seconds)} {_MINUTES_FOLLOW}{times_in_words(fields.minutes, fields.hours)}"
+
+
+def _seconds(seconds: Sequence[int]) -> str:
+    step = step_of(seconds)
+    if step and len(seconds) > 2 and seconds[0] == 0 and seconds[-1] + step == 60:
+        return every(step, "second")
+    return f"at {span_text(consecutive(seconds))} seconds"
+
+
+def _dates(rule: DateRule) -> str:
+    """Describe the days of the month; return "" when all match."""
+    if len(rule.days) == 31:
+        return ""
+    texts = [f"day {span_text(consecutive(rule.days))}"] if rule.days else []
+    texts += [f"the workday nearest to day {day}" for day in sorted(rule.nearest_to)]
+    texts += [f"the {ordinal(-1 - distance)} day" for distance in sorted(rule.from_end, reverse=True)]
+    texts += ["the last workday"] if rule.last_workday else []
+    return f"{join_words(texts)} of the month"
+
+
+def _weekdays(rule: WeekdayRule) -> str:
+    """Describe the weekdays; return "" when all match."""
+    if len(rule.weekdays) == 7:
+        return ""
+    texts = [weekday_names([day or 7 for day in rule.weekdays])] if rule.weekdays else []
+    texts += [f"the {ordinal(nth)} {_name(day)}" for nth, day in sorted((nth, day) for day, nth in rule.nth)]
+    texts += [f"the last {_name(day)}" for day in sorted(rule.last)]
+    return f"{join_words(texts)}{' of the month' if rule.nth or rule.last else ''}"
+
+
+def _name(day: int) -> str:
+    return weekday_names([day or 7])

@@ -15,19 +15,36 @@ with a shift, the slots before the shift count, then those that a gap moves to i
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from celery.schedules import crontab
+from celery.schedules import BaseSchedule, crontab
 
+from redisbeater.schedules.budget import Steps
+from redisbeater.schedules.crontab_text import PATH, cron_text, field_texts, make_crontab
+from redisbeater.schedules.english import (
+    dates_in_words,
+    days_in_words,
+    even_dates_in_words,
+    kind_in_words,
+    times_in_words,
+    weekday_names,
+    zone_text,
+)
+from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.zones import Shift, offset_during, shift_on, shifts_between, steady_offset
 
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 _ALL_HOURS = set(range(24))
+
+#: How many crontabs are remembered as valid.
+MAX_REMEMBERED = 10_000
 
 
 class Slots(ABC):
@@ -203,8 +220,11 @@ def is_repeating(schedule: Any) -> bool:
     return slots_of(schedule).is_repeating
 
 
-def next_fire_time(schedule: Any, zone: tzinfo, after: datetime) -> datetime | None:
-    """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years."""
+def next_fire_time(schedule: Any, zone: tzinfo, after: datetime, steps: Steps | None = None) -> datetime | None:
+    """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years.
+
+    It takes so little that no steps are counted.
+    """
     slots, today = slots_of(schedule), after.astimezone(zone).date()
     if today.year > _LAST_YEAR:
         return None
@@ -321,3 +341,87 @@ def _local(instant: datetime, offset: timedelta) -> datetime:
 
 def _instant(local: datetime, offset: timedelta) -> datetime:
     return (local - offset).replace(tzinfo=timezone.utc)
+
+
+class CrontabKind(ScheduleKind[Any]):
+    """Celery's crontab. Cron expressions, to the second, are a kind of it."""
+
+    __slots__ = ()
+
+    schedule_class: type[BaseSchedule] = crontab
+    name = "crontab"
+    word = "cron"
+    title = "Cron"
+    sentence = 'Run at the times of a cron text: "0 9 * * mon-fri".'
+    expected = "minute, hour, day, month, weekday: 0 9 * * mon-fri"
+    foreign: tuple[str, ...] | None = ()
+    is_endless = True
+    is_plain = True
+    is_memoryless = True
+
+    def encode(self, schedule: Any) -> dict[str, Any]:
+        """Return the fields as they were passed, as RedBeat does."""
+        fields = field_texts(schedule)
+        _check(json.dumps(fields))
+        return fields
+
+    def decode(self, data: dict[str, Any]) -> BaseSchedule:
+        """Return the crontab of five optional fields."""
+        return make_crontab(data, PATH)
+
+    def plain_values(self, schedule: Any) -> tuple[Any, ...]:
+        """Return its fields, and the zone that was passed to ``cron()``."""
+        return *field_texts(schedule).values(), self.zone_name(schedule)
+
+    def counted(self, schedule: Any, zone: tzinfo, after: datetime, until: datetime, steps: Steps) -> Iterable[int]:
+        """Return the number of fire times between, found by days."""
+        return (count(schedule, zone, after + _MICROSECOND, until),)
+
+    next = staticmethod(next_fire_time)
+    fires_at = staticmethod(fires_at)
+    nominal_times = staticmethod(nominal_times)
+    means_elapsed_time = staticmethod(is_repeating)
+    cron_text = staticmethod(cron_text)
+    text = staticmethod(cron_text)
+
+    def zone_name(self, schedule: Any) -> str | None:
+        """Return the zone that was passed to ``cron()``."""
+        return getattr(schedule, "timezone", None)
+
+    def is_cron(self, schedule: Any) -> bool:
+        """Return True."""
+        return True
+
+    def describe(self, schedule: Any, zone: str | tzinfo | None) -> str:
+        """Describe the times and days, in which zone if it is known."""
+        return ", ".join(filter(None, (_sentence(schedule), zone_text(zone) or self.zone_name(schedule))))
+
+    def describe_clock_changes(self, schedule: Any) -> str:
+        """Describe whether it is repeating."""
+        return kind_in_words(is_repeating(schedule), len(schedule.hour))
+
+
+@lru_cache(MAX_REMEMBERED)
+def _check(fields: str) -> None:
+    """Check the fields of a crontab once: thousands of entries share a few, and checking one is slow."""
+    make_crontab(json.loads(fields), PATH)
+
+
+def _sentence(schedule: crontab) -> str:
+    fields = (schedule.minute, schedule.hour, schedule.day_of_week, schedule.day_of_month, schedule.month_of_year)
+    if not all(fields):
+        return "never"
+    times = times_in_words(sorted(schedule.minute), sorted(schedule.hour))
+    return f"{times}{_days(schedule, is_listed=times.startswith('at ') and len(schedule.hour) < 24)}"
+
+
+def _days(schedule: crontab, is_listed: bool) -> str:
+    days = [day or 7 for day in schedule.day_of_week] if len(schedule.day_of_week) < 7 else []
+    dates = sorted(schedule.day_of_month) if len(schedule.day_of_month) < 31 else []
+    return days_in_words(
+        weekday_names(days) if days else "",
+        dates_in_words(dates) if dates else "",
+        schedule.month_of_year,
+        is_listed=is_listed,
+        even_dates=even_dates_in_words(dates) if dates else None,
+    )

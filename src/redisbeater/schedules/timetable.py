@@ -6,38 +6,23 @@ before, and not from when its run was really sent.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import islice
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from celery.schedules import BaseSchedule, crontab, solar
-from celery.schedules import schedule as celery_interval
+from celery.schedules import BaseSchedule
 
-from redisbeater.schedules import crontab as crontab_engine
-from redisbeater.schedules import interval
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps, StepsExhausted
-from redisbeater.schedules.cron_expression import cron_expression
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule import recurrence as recurring
-from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.english import clock_text, join_words
+from redisbeater.schedules.interval import every
+from redisbeater.schedules.kind import ScheduleKind
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import read_zone
-
-#: What the next fire time of a relative interval takes.
-_INTERVAL_STEPS = 10
-
-#: What a call of a custom schedule takes that does simple arithmetic, a call of Celery's solar, and each day that solar
-#: looks at without success, near a pole.
-_CUSTOM_STEPS, _SOLAR_STEPS, _SOLAR_DAY_STEPS = 20, 500, 150
-
-#: Celery's solar returns the end of its search, a year later, where an event never happens: at a pole.
-_SEASON = timedelta(days=300)
-
-_MINUTE = timedelta(minutes=1)
 
 #: From here on, local times and the days before exist in all zones.
 _EARLIEST = datetime(1, 1, 8, tzinfo=timezone.utc)
@@ -67,15 +52,15 @@ def next_fire_time(
         next_fire_time(crontab(hour=9, minute=0), ZoneInfo("Europe/Vienna"), datetime.now(timezone.utc))
     """
     try:
-        return next_within_calendar(schedule, zone, after, steps)
+        return _next_within_calendar(kind_of(schedule), schedule, zone, after, steps or Steps())
     except OverflowError:
         if after > _EARLIEST:
             return None
         raise ValueError(f"after: expected 8 January of year 1 or later, got {after.isoformat()}") from None
 
 
-def next_within_calendar(
-    schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps | None = None
+def _next_within_calendar(
+    kind: ScheduleKind[Any], schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps
 ) -> datetime | None:
     """Return the first fire time after an instant, like :func:`next_fire_time`; None when there is no other.
 
@@ -83,82 +68,17 @@ def next_within_calendar(
         OverflowError: it may have one that no datetime can hold.
         ValueError, InvalidEntry: as for :func:`next_fire_time`.
     """
-    steps = steps or Steps()
     if after.tzinfo is not timezone.utc:
         after = _in_utc(after)
     if type(zone) not in (ZoneInfo, timezone):
         zone = read_zone(zone, "zone")
-    if type(schedule) not in (celery_interval, crontab) and (
-        hasattr(schedule, "to_redisbeater") or _is_overridden(schedule)
-    ):
-        return _by_celery(schedule, zone, after, steps)
-    if isinstance(schedule, celery_interval):
-        steps.take(_INTERVAL_STEPS)
-        return interval.next_fire_time(schedule, zone, after)
-    if isinstance(schedule, crontab):
-        return crontab_engine.next_fire_time(schedule, zone, after)
-    if isinstance(schedule, cron_expression):
-        return schedule.next_fire_time(zone, after, steps)
-    if isinstance(schedule, rrule):
-        return schedule.next_fire_time(after, steps)
-    if isinstance(schedule, clocked):
-        at = schedule.fire_time(zone)
-        return at if at > after else None
-    return _by_celery(schedule, zone, after, steps)
+    return kind.next(schedule, zone, after, steps)
 
 
 def _in_utc(after: datetime) -> datetime:
     if after.tzinfo is None:
         raise ValueError(f"after: expected an aware datetime, got {after.isoformat()} without a zone")
     return after.astimezone(timezone.utc)
-
-
-def _is_overridden(schedule: BaseSchedule) -> bool:
-    """Tell whether a subclass of a crontab or an interval computes its fire times itself."""
-    if not isinstance(schedule, (celery_interval, crontab)):
-        return False
-    return type(schedule).remaining_estimate not in (celery_interval.remaining_estimate, crontab.remaining_estimate)
-
-
-def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
-    """Return the next fire time by Celery's contract: ask a schedule whose clock shows ``after`` how long to wait.
-
-    A schedule that does not wait would not advance either, so it has finished.
-    """
-    steps.take(_SOLAR_STEPS if isinstance(schedule, solar) else _CUSTOM_STEPS)
-    local = after.astimezone(zone)
-    frozen = copy.copy(schedule)
-    remaining = _ask(frozen, local) if not isinstance(schedule, solar) else _ask_solar(frozen, local)
-    if isinstance(schedule, solar) and remaining is not None:
-        steps.take(remaining.days * _SOLAR_DAY_STEPS)
-        if remaining > _SEASON and not _is_event(frozen, local + remaining):
-            return None
-    return after + remaining if remaining is not None and remaining > timedelta() else None
-
-
-def _ask(asked: BaseSchedule, local: datetime) -> timedelta | None:
-    """Return how long a schedule waits whose clock shows a local time."""
-    asked.nowfun = lambda: local
-    remaining: timedelta | None = asked.remaining_estimate(local)
-    return remaining
-
-
-def _ask_solar(asked: solar, local: datetime) -> timedelta | None:
-    """Return how long a solar schedule waits, or None if its event does not happen within a year.
-
-    Celery before 5.7 looks at one day, and raises TypeError where the event does not happen on it: near a pole.
-    """
-    for day in (timedelta(days=number) for number in range(366)):
-        with suppress(TypeError):
-            remaining = _ask(asked, local + day)
-            return None if remaining is None else day + remaining
-    return None
-
-
-def _is_event(asked: solar, local: datetime) -> bool:
-    """Tell whether the event of a solar schedule happens at a local time."""
-    remaining = _ask(asked, local - _MINUTE)
-    return remaining is not None and remaining < 2 * _MINUTE
 
 
 #: The first window of the search for the newest missed fire times, which doubles until it has found them.
@@ -171,6 +91,9 @@ _MOST_IN_WINDOW = 4
 _FIRE_TIME_STEPS = 10
 
 _MICROSECOND = timedelta(microseconds=1)
+
+#: A note names at most this many local times one by one.
+_MOST_TIMES = 8
 
 
 @dataclass(kw_only=True, slots=True)
@@ -190,8 +113,15 @@ class Timetable:
     end_at: datetime | None = None
     searching: Steps = field(default_factory=Steps, compare=False, repr=False)
     counting: Steps = field(default_factory=lambda: Steps(COUNTING_STEPS), compare=False, repr=False)
+    kind: ScheduleKind[Any] = field(init=False, compare=False, repr=False)
+    #: The time between two fire times, if they lie on a grid that any of them fixes.
+    period: timedelta | None = field(init=False, compare=False, repr=False)
     #: The fire times that were found so far, by the instants that they follow.
     known: dict[datetime, datetime | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.kind = kind_of(self.schedule)
+        self.period = self.kind.period(self.schedule)
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> Timetable:
         """Return an equal timetable whose searches may take that many steps."""
@@ -202,7 +132,7 @@ class Timetable:
     @property
     def local_zone(self) -> tzinfo:
         """The zone of its local times; an rrule has its own."""
-        return self.schedule.zone if isinstance(self.schedule, rrule) else self.zone
+        return self.kind.local_zone(self.schedule, self.zone)
 
     def next(self, after: datetime) -> datetime | None:
         """Return the first fire time after an instant; None when there is none."""
@@ -216,10 +146,11 @@ class Timetable:
         of a ``clocked``), it counts even when it has passed, as long as no later one has. Otherwise the entry waits
         for its next fire time.
         """
-        start = self._given_start()
+        given = self.start_at if self.period is not None else None
+        start = given or self.kind.first(self.schedule, self.zone, self.searching)
         if start is None or start > now or not self.includes(start):
             return self.next(now)
-        upcoming = self.resumed(start, now) if self._counts_from_last() else self.next(now)
+        upcoming = self.next(now) if self.period is None else self.resumed(start, now)
         return start if self.next(start) == upcoming else upcoming
 
     def resumed(self, anchor: datetime | None, now: datetime) -> datetime | None:
@@ -228,33 +159,31 @@ class Timetable:
             return self.first(now)
         if anchor <= now:
             return self.next(self.newest(anchor, now))
-        if not self._counts_from_last() or (self.start_at is not None and anchor < self.start_at):
+        if self.period is None or (self.start_at is not None and anchor < self.start_at):
             return self.next(now)
         return None if self.is_past_end(anchor) else anchor
 
     def restarted(self, last_run_at: datetime | None, now: datetime) -> datetime | None:
         """Return the first fire time after now of an entry that has just changed to this timetable."""
-        if self.start_at is not None and self._counts_from_last():
+        if self.start_at is not None and self.period is not None:
             return self.resumed(self.start_at, now)
         return self.resumed(last_run_at, now)
 
     def brought_back(self, fire_time: datetime, now: datetime) -> datetime:
         """Return the first fire time after now of an entry that had been moved on to ``fire_time``, in its phase."""
-        if not self._counts_from_last():
+        if self.period is None:
             return self.next(now) or fire_time
         earliest = now + _MICROSECOND if self.start_at is None else max(now + _MICROSECOND, self.start_at)
-        every = interval.every(self.schedule)
-        return fire_time - every * ((fire_time - earliest) // every)
+        return fire_time - self.period * ((fire_time - earliest) // self.period)
 
     def fires_at(self, instant: datetime) -> bool:
         """Tell whether an instant is a fire time, bounds aside; of a custom schedule, any may be one."""
-        if type(self.schedule) is crontab:
-            return crontab_engine.fires_at(self.schedule, self.zone, instant)
-        return hasattr(self.schedule, "to_redisbeater") or self._next(instant - _MICROSECOND) == instant
+        found = self.kind.fires_at(self.schedule, self.zone, instant)
+        return self._next(instant - _MICROSECOND) == instant if found is None else found
 
     def is_on_given_grid(self, instant: datetime) -> bool:
         """Tell whether an interval fires at an instant because of its ``start_at``, whatever its last run."""
-        return self.start_at is not None and not (instant - self.start_at) % interval.every(self.schedule)
+        return self.start_at is not None and not (instant - self.start_at) % every(self.schedule)
 
     def includes(self, instant: datetime) -> bool:
         """Tell whether an instant lies between the bounds."""
@@ -267,8 +196,8 @@ class Timetable:
     def newest(self, fire_time: datetime, until: datetime) -> datetime:
         """Return the newest fire time from ``fire_time`` up to an instant, without stepping through the missed ones."""
         until = self._bounded(until)
-        if self._counts_from_last():
-            return interval.latest(self.schedule, fire_time, until) if until > fire_time else fire_time
+        if self.period is not None:
+            return fire_time + (until - fire_time) // self.period * self.period if until > fire_time else fire_time
         following = self.next(fire_time)
         if following is None or following > until:
             return fire_time
@@ -279,14 +208,14 @@ class Timetable:
 
         If a schedule of the application has had so many that finding them takes too long, older ones are returned.
         """
-        if self._counts_from_last():
-            every = interval.every(self.schedule)
+        if self.period is not None:
             newest = self.newest(fire_time, until)
-            count = min(limit, (newest - fire_time) // every + 1)
-            return [newest - every * back for back in reversed(range(count))]
-        if isinstance(self.schedule, rrule):
-            return self._newest_of_rule(self.schedule, limit, fire_time, until)
-        return self._newest_stepped(limit, fire_time, until) or self._newest_searched(limit, fire_time, until)
+            count = min(limit, (newest - fire_time) // self.period + 1)
+            return [newest - self.period * back for back in reversed(range(count))]
+        found = self.kind.newest_of(self.schedule, limit, fire_time, until, self.searching, self.between)
+        if found is None and not self.kind.is_memoryless:
+            found = self._newest_stepped(limit, fire_time, until)
+        return found or self._newest_searched(limit, fire_time, until)
 
     def count(self, first: datetime, last: datetime) -> Count:
         """Count the fire times from ``first`` to ``last``, both included; at least 1.
@@ -294,10 +223,8 @@ class Timetable:
         Those of intervals, crontabs, cron expressions and rrules are counted by arithmetic, all others one by one. What
         takes too many steps is not counted to its end.
         """
-        if self._counts_from_last():
-            return Count(interval.count(self.schedule, first, last))
-        if type(self.schedule) in (crontab, cron_expression):
-            return Count(1 + crontab_engine.count(self.schedule, self.zone, first + _MICROSECOND, last))
+        if self.period is not None:
+            return Count(max((last - first) // self.period + 1, 0))
         counted = 1
         try:
             for number in self._counted(first, last):
@@ -313,30 +240,15 @@ class Timetable:
             yield following
             following = self.next(following)
 
-    def _counted(self, first: datetime, last: datetime) -> Iterator[int]:
-        """Yield numbers whose sum is that of the fire times after ``first`` and up to ``last``."""
-        if isinstance(self.schedule, rrule):
-            yield from recurring.count_fire_times(self.schedule.recurrence, first + _MICROSECOND, last, self.counting)
-            return
-        yield from (1 for _ in replace(self, searching=self.counting).between(first, last))
-
-    def _newest_of_rule(self, rule: rrule, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        """Find them from an instant on that is found backwards; near a shift, it may be too late."""
-        reach = limit
-        while True:
-            since = recurring.reach_back(rule.recurrence, reach, until, fire_time, self.searching)
-            newest = deque([fire_time] if since == fire_time else [], maxlen=limit)
-            after = since if since == fire_time else since - _MICROSECOND
-            listed = recurring.listed(rule.recurrence, after, until, self.searching)
-            newest.extend(self.between(after, until) if listed is None else listed)
-            if since == fire_time or len(newest) == limit:
-                return list(newest)
-            reach *= 2
+    def _counted(self, first: datetime, last: datetime) -> Iterable[int]:
+        """Return numbers whose sum is that of the fire times after ``first`` and up to ``last``."""
+        numbers = self.kind.counted(self.schedule, self.zone, first, last, self.counting)
+        if numbers is None:
+            numbers = (1 for _ in replace(self, searching=self.counting).between(first, last))
+        return numbers
 
     def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
         """Find them by stepping, if each may depend on the one before; return [] when that takes too many steps."""
-        if type(self.schedule) in (crontab, cron_expression, solar):
-            return []
         newest = deque([fire_time], maxlen=limit)
         with self._partly() as part, suppress(StepsExhausted):
             newest.extend(part.between(fire_time, until))
@@ -372,9 +284,6 @@ class Timetable:
         finally:
             self.searching.take(min(part.searching.taken, part.searching.limit))
 
-    def _counts_from_last(self) -> bool:
-        return interval.counts_from_last(self.schedule)
-
     def _next(self, after: datetime) -> datetime | None:
         if after in self.known:
             self.searching.take()
@@ -385,17 +294,44 @@ class Timetable:
 
     def _found(self, after: datetime) -> datetime | None:
         if self.start_at is None or after >= self.start_at:
-            return next_within_calendar(self.schedule, self.zone, after, self.searching)
-        if self._counts_from_last():
+            return _next_within_calendar(self.kind, self.schedule, self.zone, after, self.searching)
+        if self.period is not None:
             return self.start_at
-        return next_within_calendar(self.schedule, self.zone, self.start_at - _MICROSECOND, self.searching)
-
-    def _given_start(self) -> datetime | None:
-        if isinstance(self.schedule, clocked):
-            return self.schedule.fire_time(self.zone)
-        if isinstance(self.schedule, rrule):
-            return self.schedule.first_occurrence(self.searching)
-        return self.start_at if self._counts_from_last() else None
+        return _next_within_calendar(self.kind, self.schedule, self.zone, self.start_at - _MICROSECOND, self.searching)
 
     def _bounded(self, until: datetime) -> datetime:
         return until if self.end_at is None else min(until, self.end_at)
+
+
+def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
+    """Describe a fire time that a clock change moved, or whose local time comes twice; return "" for any other.
+
+    Arguments:
+        schedule: the schedule that fires.
+        zone: the zone of the schedule's local times.
+        fire_time: aware UTC.
+    """
+    local = fire_time.astimezone(zone)
+    if moved := moved_times(schedule, zone, fire_time):
+        verb = "does" if len(moved) == 1 else "do"
+        return f"moved from {_clock_times(moved)}, which {verb} not exist on {moved[0]:%Y-%m-%d}"
+    if _comes_twice(local):
+        pass_ = "second" if local.fold else "first"
+        return f"{clock_text(local.time())} comes twice on {local:%Y-%m-%d}; this is the {pass_}"
+    return ""
+
+
+def moved_times(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> list[datetime]:
+    """Return the naive local times that a clock change moved to a fire time, because they did not exist."""
+    local = fire_time.astimezone(zone).replace(tzinfo=None, fold=0)
+    return [time for time in kind_of(schedule).nominal_times(schedule, zone, fire_time) if time != local]
+
+
+def _clock_times(moved: Sequence[datetime]) -> str:
+    if len(moved) > _MOST_TIMES:
+        return f"{len(moved)} times between {clock_text(moved[0].time())} and {clock_text(moved[-1].time())}"
+    return join_words([clock_text(moment.time()) for moment in moved])
+
+
+def _comes_twice(local: datetime) -> bool:
+    return local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()

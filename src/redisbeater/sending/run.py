@@ -288,7 +288,7 @@ def _storable(value: Any) -> Any:
 
 
 def cancel(
-    app: Celery, run_id: str, *, by: str, note: str = "", connection: Callable[[], Any] = lambda: None
+    context: Context, run_id: str, *, by: str, note: str = "", connection: Callable[[], Any] = lambda: None
 ) -> Run | None:
     """Ask a run to stop that is in the way of another. Return it as it is then.
 
@@ -296,7 +296,7 @@ def cancel(
     if its worker could not be reached, which is logged: the worker reads the request when it renews its lease.
 
     Arguments:
-        app: the app.
+        context: the app, and its schedule.
         run_id: the id of the run.
         by: who asks.
         note: why.
@@ -305,12 +305,11 @@ def cancel(
     Raises:
         StoreError: Redis could not be asked.
     """
-    context = Context.of(app)
     run = context.redis.runs.stop(run_id, by=by, note=note)
     if run is None or run.is_final:
         return run
     try:
-        revoke(app, run, context.config.stop_signal, connection=connection())
+        revoke(context.app, run, context.config.stop_signal, connection=connection())
     except StoreError:
         raise
     except Exception as exc:  # the broker does not carry the request

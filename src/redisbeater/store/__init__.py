@@ -2,7 +2,7 @@
 
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import Unscheduled, pages
-from redisbeater.store.lock import HeldLock, Lock, is_of_redbeat, lock_warning, new_token
+from redisbeater.store.lock import Lock, is_of_redbeat, lock_warning, new_token
 from redisbeater.store.measures import Late
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.runs import Execution, Renewal, Reservation, RunStore, holder_prefix, new_holder
@@ -16,7 +16,6 @@ __all__ = (
     "Execution",
     "Claim",
     "ClaimedEntry",
-    "HeldLock",
     "Late",
     "Lock",
     "Notifier",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from redisbeater.clock import host_seconds
 from redisbeater.exceptions import StoreError
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Score
@@ -107,9 +106,9 @@ class Claim:
         """When the lease ends, on this host's clock."""
         return self.asked_at + (self.trusted_until - self.asked_at) / TRUSTED_SHARE
 
-    def server_time(self) -> datetime:
-        """Return the server's time now, reckoned from this claim's reply."""
-        return self.now + timedelta(seconds=host_seconds() - self.asked_at)
+    def server_time(self, at: float) -> datetime:
+        """Return the server's time at a time on this host's clock, reckoned from this claim's reply."""
+        return self.now + timedelta(seconds=at - self.asked_at)
 
     def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
         """Return when to claim again, on this host's clock: at once if this claim found anything and more may run.
@@ -122,8 +121,8 @@ class Claim:
         ready_at = min(not_before, latest)
         if self.entries or self.removed or self.has_resends:
             return ready_at
-        idle = latest if self.idle_seconds is None else self.asked_at + self.idle_seconds
-        return max(min(idle, latest), ready_at)
+        idle = self.idle_seconds
+        return max(latest if idle is None else min(self.asked_at + idle, latest), ready_at)
 
     @property
     def has_resends(self) -> bool:

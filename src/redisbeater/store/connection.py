@@ -56,10 +56,10 @@ class Script:
         return cls(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), absent=absent)
 
     def at(self, now: str) -> Script:
-        """Return the script with a fixed time, UNIX seconds with six decimals, or itself if that is empty."""
+        """Return the script with a fixed time, UNIX seconds with six decimals."""
         seconds, _, microseconds = now.partition(".")
         fixed = f"{{'{seconds}', '{microseconds}'}}"
-        return Script.of(self.text.replace("redis.call('TIME')", fixed), self.absent) if now else self
+        return Script.of(self.text.replace("redis.call('TIME')", fixed), self.absent)
 
     def run(self, client: Any, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run it, sending its text only when the server does not know it."""
@@ -215,7 +215,8 @@ class Connection:
             raise wrapped(exc) from exc
 
     def _loaded(self, script: str, *, with_runs: bool = False) -> Script:
-        return load_script(script, with_runs=with_runs, absent=self._absent).at(self.fixed_now)
+        loaded = load_script(script, with_runs=with_runs, absent=self._absent)
+        return loaded.at(self.fixed_now) if self.fixed_now else loaded
 
     def _once(self, operation: Callable[[Any], Any]) -> Any:
         client = self._client.get()

@@ -63,21 +63,6 @@ def lock_warning(key: str, holder: str, seconds_left: float, command_line: str) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldLock:
-    """The lock at one moment, as anybody can read it.
-
-    Attributes:
-        holder: the token of the beat that holds it; empty: none does, or what the key holds is no token.
-        seconds_left: until it is free unless it is renewed; None: nobody holds it, or it has no time to live.
-        warning: see :func:`lock_warning`.
-    """
-
-    holder: str
-    seconds_left: float | None
-    warning: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Hold:
     """The lock as another beat holds it, until it renews it."""
 

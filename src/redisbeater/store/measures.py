@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from redisbeater.entry_name import is_unreserved
 from redisbeater.model.run import WAITS_AFTER
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
+from redisbeater.store.records import MOST_BEATS
 from redisbeater.times import from_unix
 
 #: How many members one step reads or corrects.
@@ -59,19 +61,10 @@ class FailingEntries:
         """Return how many entries are failing."""
         return int(unless_wrong_type(self._connection, lambda client: client.zcard(self._keys.failing)) or 0)
 
-    def oldest(self) -> str:
-        """Return the name of the entry that waits longest for its run, or an empty text if none is scheduled."""
-        waiting = [
-            (score, member)
-            for key in (self._keys.schedule, self._keys.failing)
-            for member, score in unless_wrong_type(self._connection, _first_of(key)) or ()
-        ]
-        return self._keys.name(min(waiting)[1]) if waiting else ""
-
     def late(self, seconds: float) -> Late:
         """Count the entries, failing or not, that were due more than ``seconds`` ago and have not run."""
         keys = [self._keys.schedule, self._keys.failing]
-        count, oldest, now = self._connection.run("count_late", keys, [str(seconds), str(MOST_COUNTED)])
+        count, oldest, now, _ = self._connection.run("count_late", keys, [str(seconds), str(MOST_COUNTED)])
         return Late(count, _between(from_unix(oldest or now), from_unix(now)))
 
     def mend(self, cursor: str) -> str:
@@ -100,10 +93,6 @@ class FailingEntries:
             self._connection.call(lambda client: client.zrem(self._keys.failing, *others))
 
 
-def _first_of(key: str) -> Callable[[Any], Any]:
-    return lambda client: client.zrangebyscore(key, 0, "+inf", start=0, num=1, withscores=True)
-
-
 def _between(earlier: datetime, later: datetime) -> timedelta:
     return max(later - earlier, timedelta(0))
 
@@ -114,10 +103,15 @@ class Measured:
 
     Attributes:
         now: that moment.
+        entries: how many members the schedule has.
         waiting, dormant, failing, broken: how many entries there are; each one counts once.
         overdue: how many entries are due and have not run.
         oldest_overdue: for how many seconds the oldest of them has been waiting; 0 without one.
-        paused: whether the schedule is paused.
+        oldest_key: the key of that one.
+        pause: the JSON of the pause, and the seconds to its end, if it has one; None: the schedule is not paused.
+        lock: the token that the lock holds, and the seconds to its end, if it has one.
+        zone: the zone of entries without their own; empty where none is stored.
+        id: the identity of the schedule.
         active, resend: runs that were sent and have not ended, and those that wait for beat to send them.
         failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
         unstarted: how many runs no worker has started for half a minute.
@@ -126,13 +120,18 @@ class Measured:
     """
 
     now: datetime
+    entries: int
     waiting: int
     dormant: int
     failing: int
     broken: int
     overdue: int
     oldest_overdue: float
-    paused: bool
+    oldest_key: str
+    pause: tuple[str, float | None] | None
+    lock: tuple[str, float | None]
+    zone: str
+    id: str
     active: int
     resend: int
     failed: int
@@ -149,19 +148,29 @@ class Measured:
         oldest = now - from_unix(reply["oldest"]) if reply["oldest"] else None
         return cls(
             now=now,
+            entries=int(reply["scheduled"]) + int(reply["dormant"]),
             waiting=max(int(reply["scheduled"]) - failing, 0),
             dormant=max(int(reply["dormant"]) - broken, 0),
             failing=failing,
             broken=broken,
             overdue=int(reply["overdue"]),
             oldest_overdue=oldest.total_seconds() if oldest else 0.0,
-            paused=bool(reply["paused"]),
+            oldest_key=reply["oldest_key"],
+            pause=(reply["pause"], _seconds(reply["pause_left"])) if "pause" in reply else None,
+            lock=(reply["lock"], _seconds(reply["lock_left"])),
+            zone=reply["zone"],
+            id=reply["id"],
             active=int(reply["active"]),
             resend=int(reply["resend"]),
             **{name: int(reply[name]) for name in ("failed", "unstable", "unstarted")},
-            beats=_pairs(reply["beats"]),
+            beats=_pairs(reply["beats"], MOST_BEATS),
             totals=_pairs(reply["totals"]),
         )
+
+    def total(self, field: str) -> int:
+        """Return one of the totals as a number; 0 where another program wrote something else."""
+        text = self.totals.get(field, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 class Measures:
@@ -174,12 +183,16 @@ class Measures:
     def read(self) -> Measured:
         """Return the numbers as they are now."""
         keys = self._keys
-        ours = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend, keys.totals]
-        ours += [keys.failed, keys.unstable, keys.waiting]
+        lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
+        ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, keys.failed, keys.unstable, keys.waiting]
         terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds())]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
 
 
-def _pairs(flat: Any) -> dict[str, str]:
+def _seconds(milliseconds: int) -> float | None:
+    return None if milliseconds < 0 else milliseconds / 1000
+
+
+def _pairs(flat: Any, most: int | None = None) -> dict[str, str]:
     """Return names and values that follow one another; Lua's JSON has an object for an empty list."""
-    return dict(zip(flat[::2], flat[1::2])) if isinstance(flat, list) else {}
+    return dict(islice(zip(flat[::2], flat[1::2]), most)) if isinstance(flat, list) else {}

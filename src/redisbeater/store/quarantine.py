@@ -32,13 +32,13 @@ class BrokenEntries:
     def reports(self) -> dict[str, dict[str, str]]:
         """Return name -> ``reason``, ``since`` (ISO 8601, UTC) and, for a declaration, ``application``."""
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
-        return {name.removeprefix(DECLARATION): _report_from(text) for name, text in sorted(texts.items())}
+        return {name.removeprefix(DECLARATION): report_from(text) for name, text in sorted(texts.items())}
 
     def declarations(self) -> dict[str, dict[str, str]]:
         """Return the reports about declarations alone: an entry of that name may be stored, and run well."""
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
         return {
-            name.removeprefix(DECLARATION): _report_from(text)
+            name.removeprefix(DECLARATION): report_from(text)
             for name, text in sorted(texts.items())
             if name.startswith(DECLARATION)
         }
@@ -91,11 +91,12 @@ def _report(entry: ClaimedEntry, text: str, *, is_logged: bool) -> dict[str, str
     return {**fields, "definition": sha1(entry.definition)} if entry.definition else fields
 
 
-def _report_from(text: str) -> dict[str, str]:
+def report_from(text: str | None) -> dict[str, str]:
+    """Return the fields of a report: ``reason``, ``since`` and others."""
     try:
-        report = {"reason": "", "since": "", **json.loads(text)}
+        report = {"reason": "", "since": "", **json.loads(text or "{}")}
     except (ValueError, TypeError, RecursionError):  # written by another program
-        report = {"reason": text, "since": ""}
+        report = {"reason": text or "", "since": ""}
     texts = {name: value if isinstance(value, str) else shown(value) for name, value in report.items()}
     return {**texts, "reason": without_secrets(texts["reason"])}
 

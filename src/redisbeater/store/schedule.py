@@ -19,7 +19,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -38,10 +38,10 @@ from redisbeater.model.run import Run
 from redisbeater.store import keys as data_format
 from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry, Commitment, CommitResult, as_json, pages_by_runs
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
-from redisbeater.store.contents import Contents, pages
+from redisbeater.store.contents import PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.keys import SEVERAL, Keys
-from redisbeater.store.lock import HeldLock, Lock, lock_warning
+from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
@@ -75,6 +75,24 @@ class Identity:
         self._is_stand_in = not stored
         self._known = stored or self._known or self._fallback
         return self._known
+
+
+class SchedulePage(NamedTuple):
+    """A page of the entries of a schedule in the order in which they are to run.
+
+    Attributes:
+        snapshots: the first entries.
+        unread: the names of the others.
+        end: how many members come before the next page; None: there are no more.
+        total: how many members the schedule has.
+        reports: how many reports on broken entries and declarations there are.
+    """
+
+    snapshots: Sequence[Snapshot]
+    unread: Sequence[str]
+    end: int | None
+    total: int
+    reports: int
 
 
 #: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
@@ -329,22 +347,46 @@ class RedisSchedule:
 
     def _load(self, names: Sequence[str]) -> list[Snapshot]:
         """Read entries until their texts are enough for one reply, but at least one."""
-        now, zone, entries = self._read(names)
-        return [Snapshot.from_reply(name, now, fields or {}, zone) for name, fields in zip(names, entries)]
+        return self._snapshots(self._read(names), names)
+
+    def load_page(self, start: int, number: int) -> SchedulePage:
+        """Read a page of the schedule: the failing entries, then the next to run, dormant ones last.
+
+        The failing ones come twice. An entry that beat moves in the meantime may come twice, or not at all.
+
+        Arguments:
+            start: how many members come before the page.
+            number: how many of its entries are read; fewer where their texts are enough for one reply.
+        """
+        reply = self._read((), start, PAGE, number)
+        names = reply["names"] or []
+        snapshots = self._snapshots(reply, names)
+        return SchedulePage(
+            snapshots=snapshots,
+            unread=names[len(snapshots) :],
+            end=reply.get("end"),
+            total=int(reply["total"]),
+            reports=int(reply["reports"]),
+        )
+
+    def _snapshots(self, reply: Mapping[str, Any], names: Sequence[str]) -> list[Snapshot]:
+        now, entries = from_unix(reply["now"]), reply["entries"] or []
+        return [Snapshot.from_reply(name, now, fields or {}, reply["zone"]) for name, fields in zip(names, entries)]
 
     def clock(self) -> tuple[datetime, str]:
         """Return the server's time, and the zone of entries without their own, which may be empty."""
-        now, zone, _ = self._read(())
-        return now, zone
+        reply = self._read(())
+        return from_unix(reply["now"]), reply["zone"]
 
     def rank(self, name: str) -> int | None:
         """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
 
-    def _read(self, names: Sequence[str]) -> tuple[datetime, str, list[Any]]:
-        keys = [self.keys.schedule, self.keys.broken, self.keys.zone, *(self.keys.entry(name) for name in names)]
-        reply = json.loads(self._connection.run("load", keys, [self.keys.prefix, *self._bounds]))
-        return from_unix(reply["now"]), reply["zone"], reply["entries"] or []
+    def _read(self, names: Sequence[str], *page: int) -> dict[str, Any]:
+        ours = [self.keys.schedule, self.keys.broken, self.keys.zone, self.keys.failing]
+        terms = [self.keys.prefix, *self._bounds, *map(str, page or (0, 0, 0))]
+        reply: dict[str, Any] = json.loads(self._connection.run("load", [*ours, *map(self.keys.entry, names)], terms))
+        return reply
 
     def save(self, changes: Sequence[Change], *, planned_by: str = "") -> dict[str, str]:
         """Create or change entries that were read, in one step: at most ``SAVE_PAGE`` of them.
@@ -493,24 +535,9 @@ class RedisSchedule:
         """Return the token of the beat that holds the lock, or an empty text if none does."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
 
-    def held_lock(self) -> HeldLock:
-        """Return who holds the lock, for how long, and whether that may keep every beat from leading."""
-        found = unless_wrong_type(self._connection, partial(_lock_and_its_end, key=self.keys.lock))
-        holder, milliseconds = found or (None, -2)
-        if not holder or milliseconds == -2:  # the second question may find no key any more
-            return HeldLock(holder="", seconds_left=None, warning="")
-        seconds = None if milliseconds < 0 else milliseconds / 1000
-        warning = lock_warning(self.keys.lock, holder, float("inf") if seconds is None else seconds, self.command_line)
-        return HeldLock(holder=holder, seconds_left=seconds, warning=warning)
-
     def identity(self) -> str:
         """Return the identity of the schedule, or an empty text if it has none."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
-
-
-def _lock_and_its_end(client: Any, key: str) -> Any:
-    with client.pipeline(transaction=False) as pipeline:
-        return pipeline.get(key).pttl(key).execute()
 
 
 def _server(client: Any) -> str:

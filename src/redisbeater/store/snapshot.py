@@ -62,7 +62,9 @@ class Snapshot:
     #: Letters of the last ends of its runs, the newest last, and when that was, where runs are tracked.
     ends: str = ""
     claim_id: str = ""
-    is_broken: bool = False
+    #: Why it is broken, and why a declaration of its name could not be stored, as JSON; None: neither is reported.
+    report: str | None = None
+    declaration: str | None = None
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
     recorded_run: str = ""
     #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
@@ -91,7 +93,8 @@ class Snapshot:
             failures=fields.get("failures", ""),
             ends=fields.get("ends", ""),
             claim_id=fields.get("claim", ""),
-            is_broken=fields.get("is_broken", False),
+            report=fields.get("report"),
+            declaration=fields.get("declaration"),
             recorded_run=fields.get("recorded_run", ""),
             oversized_bytes=int(fields.get("oversized", 0)),
             zone=zone,
@@ -108,6 +111,11 @@ class Snapshot:
         if self.oversized_bytes:
             return f"oversized {self.oversized_bytes}"
         return digest(self.definition, self.meta, self.recorded_run)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is listed as broken."""
+        return self.report is not None
 
     @property
     def is_claimed(self) -> bool:
@@ -130,7 +138,7 @@ class Change(NamedTuple):
     #: The digest of what was read; empty when there was nothing, and so are the next two.
     seen: str = ""
     planned: str = ""
-    claim_id: str = ""
+    claim: str = ""
     #: Stored whenever ``meta`` is: the last run in it, where the score follows that; empty where it does not.
     recorded_run: str = ""
     #: A line for the entry's log.
@@ -141,34 +149,20 @@ class Change(NamedTuple):
     switches: str = ""
 
     @classmethod
-    def of(
-        cls,
-        snapshot: Snapshot,
-        definition: str,
-        *,
-        score: Score | None = None,
-        meta: str = "",
-        recorded_run: str = "",
-        origin: str = "",
-        log: str = "",
-        skipped: str = "",
-        switches: str = "",
-    ) -> Change:
+    def of(cls, snapshot: Snapshot, definition: str, *, score: Score | None = None) -> Change:
         """Return the change of an entry that was read. Without a score, the entry keeps the one that it has."""
         return cls(
             name=snapshot.name,
             definition=definition,
             score=score.to_text() if score else "",
-            meta=meta,
-            recorded_run=recorded_run,
-            origin=origin,
             seen=snapshot.seen,
             planned=snapshot.planned,
-            claim_id=snapshot.claim_id,
-            log=log,
-            skipped=skipped,
-            switches=switches,
+            claim=snapshot.claim_id,
         )
+
+    def to_fields(self) -> dict[str, str]:
+        """Return it as the script takes it, without what is empty."""
+        return {field: text for field, text in self._asdict().items() if text}
 
 
 def changes_as_json(changes: Sequence[Change]) -> str:
@@ -176,22 +170,4 @@ def changes_as_json(changes: Sequence[Change]) -> str:
 
     Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
     """
-    return json.dumps([_fields(change) for change in changes], ensure_ascii=False)
-
-
-def _fields(change: Change) -> dict[str, str]:
-    fields = {
-        "name": change.name,
-        "definition": change.definition,
-        "score": change.score,
-        "meta": change.meta,
-        "recorded_run": change.recorded_run,
-        "origin": change.origin,
-        "seen": change.seen,
-        "planned": change.planned,
-        "claim": change.claim_id,
-        "log": change.log,
-        "skipped": change.skipped,
-        "switches": change.switches,
-    }
-    return {field: text for field, text in fields.items() if text}
+    return json.dumps([change.to_fields() for change in changes], ensure_ascii=False)

@@ -20,7 +20,6 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import as_schedule, as_task, for_entry, task_advice
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import Timetable, cron, describe
-from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.schedule import read_moment, store_declared
@@ -58,7 +57,7 @@ def assert_scheduled(
     for stored in entries:
         zone = zone_name(stored.definition.timetable(context.in_zone(stored.zone).zone).local_zone)
         if stored.definition.enabled and _has_schedule(stored.definition, wanted) and zone_wanted in (None, zone):
-            return RedisScheduleEntry.of(stored, app)
+            return RedisScheduleEntry.of(stored, context)
     found = "; ".join(_words(stored, context) for stored in entries) or "no entry has this task"
     when = "" if wanted is None else f" {describe(wanted)}"
     raise AssertionError(f"{name} is not scheduled{when}{f' in {zone_wanted}' if zone_wanted else ''}: {found}")
@@ -146,16 +145,13 @@ def _has_schedule(definition: Definition, wanted: BaseSchedule | None) -> bool:
 
 
 def _fire_times(policy: ResolvedPolicy, since: datetime) -> Iterator[datetime]:
-    """Yield the fire times at which an entry runs, from an instant on."""
-    following = policy.kept(_first(policy.timetable, since)) if policy.enabled else None
-    while following is not None:
-        yield following
-        following = policy.kept(policy.timetable.next(following))
+    """Return the fire times at which an entry runs, from an instant on."""
+    return policy.kept_from(_first(policy.timetable, since) if policy.enabled else None)
 
 
 def _first(timetable: Timetable, since: datetime) -> datetime | None:
     just_before = since - timedelta(microseconds=1)
-    if not counts_from_last(timetable.schedule):
+    if timetable.period is None:
         return timetable.next(just_before)
     return since if timetable.start_at is None else timetable.resumed(timetable.start_at, just_before)
 

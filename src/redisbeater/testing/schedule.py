@@ -168,7 +168,7 @@ def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = Fa
 def store_declared(app: Celery) -> None:
     """Store the static entries of an app, as a beat does when it begins to lead."""
     app.finalize()
-    reconcile(app, dict(app.conf.beat_schedule))
+    reconcile(Context.of(app), dict(app.conf.beat_schedule))
 
 
 def _send_all(app: Celery) -> list[DueRun]:
@@ -179,7 +179,7 @@ def _send_all(app: Celery) -> list[DueRun]:
 
     nowhere = Celery("redisbeater.testing", broker="memory://", set_as_current=False)
     broker = Broker(nowhere, context.config.publish_timeout, nowhere.amqp.Producer)
-    dispatcher = Dispatcher(app, broker, send=collect, renew_lock=lambda: True)
+    dispatcher = Dispatcher(context, broker, send=collect, renew_lock=lambda: True)
     while True:
         try:
             claim = context.redis.claim(token="", limit=context.config.batch_size)

@@ -1,7 +1,8 @@
-"""The changes of entries: enable, disable, trigger, skip, delete, restore; of one, of many; and their undoing."""
+"""The verbs on entries and on runs, of one or of many; and their undoing."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
-from redisbeater.management.rows import Row
+from redisbeater.management.entry_view import EntryView
+from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.times import read_time
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
@@ -30,14 +32,11 @@ MOST_SECONDS = 10.0
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
 
-#: The verb that undoes another one.
-UNDO = {"enable": "disable", "disable": "enable", "delete": "restore", "skip-next": "skip-next"}
+#: Runs that one form changes at most. Stopping one may take two seconds: after ten the page asks whether to go on.
+MOST_RUNS = 1_000
 
-DONE = {"enable": "enabled", "disable": "disabled", "delete": "deleted", "restore": "restored", "trigger": "triggered",
-        "skip-next": "the next run is skipped"}  # fmt: skip
-
-#: The changes that ask first, always, or of more entries than this.
-ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "skip-next": 20}
+#: Runs that are changed at the same time; a thread of the store stays free for others.
+AT_ONCE = 3
 
 
 @dataclass
@@ -59,32 +58,20 @@ class EntriesOutcome:
     changed: dict[str, StateBefore] = field(default_factory=dict)
 
 
-Change = Callable[[PageRequest, Chosen, Sequence[str], EntriesOutcome], Awaitable[None]]
-
-
-async def act(verb: str, change: Change, req: PageRequest) -> Page | Response:
+async def act(verb: Verb, req: PageRequest) -> Page | Response:
     """Do what a form says to the entries that it names; ask first if they are many."""
-    return await act_on(verb, change, req, await read_chosen(req))
+    return await act_on(verb, req, await read_chosen(req))
 
 
-async def act_on(
-    verb: str, change: Change, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None
-) -> Page | Response:
+async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or EntriesOutcome()
-    if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not req.wants_json:
+    if len(chosen.names) > verb.most_unasked and not chosen.is_confirmed and not req.wants_json:
         back = local_path(req.request, chosen.form["next"])
-        is_final = verb == "trigger" or len(chosen.names) > MOST_UNDONE
-        values = {
-            "verb": verb,
-            "chosen": chosen,
-            "work": None,
-            "done_word": DONE[verb],
-            "back": back,
-            "is_final": is_final,
-        }
+        is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
+        values = {"verb": verb, "chosen": chosen, "work": None, "back": back, "is_final": is_final}
         return Page(template="confirm.html", values=values, fragment="content")
-    await _do(req, chosen, change, work, PIECE if verb in ("enable", "disable", "delete") else 1)
+    await _do(verb, req, chosen, work)
     data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
     if req.wants_json:
         return JSONAnswer(data, 200 if not work.errors else 409)
@@ -97,32 +84,48 @@ async def act_on(
     return answer
 
 
-async def _do(req: PageRequest, chosen: Chosen, change: Change, work: EntriesOutcome, size: int) -> None:
+async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> None:
+    change, size = OWN.get(verb.name, _change), PIECE if verb.many else 1
     deadline = time.monotonic() + MOST_SECONDS
     for start in range(0, len(chosen.names), size):
         if time.monotonic() > deadline:
             work.left = chosen.names[start:]
             break
-        await change(req, chosen, chosen.names[start : start + size], work)
+        await change(verb, req, chosen, chosen.names[start : start + size], work)
 
 
-def _done_word(verb: str, chosen: Chosen) -> str:
-    return "skip undone" if verb == "skip-next" and _is_undo(chosen) else DONE[verb]
+def _done_word(verb: Verb, chosen: Chosen) -> str:
+    return "skip undone" if verb.name == "skip-next" and _is_undo(chosen) else verb.done
 
 
 def _is_undo(chosen: Chosen) -> bool:
     return bool(chosen.undo_id) or chosen.form["undo"] == "1"
 
 
-def _said(verb: str, chosen: Chosen, work: EntriesOutcome) -> str:
+def _said(verb: Verb, chosen: Chosen, work: EntriesOutcome) -> str:
     names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
     run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
     return f"{names}: {_done_word(verb, chosen)}{run}."
 
 
-def _undo(verb: str, work: EntriesOutcome) -> Undo | None:
+def _undo(verb: Verb, work: EntriesOutcome) -> Undo | None:
     """Return the undo of a change, or None if there is nothing to undo."""
-    return Undo(verb=UNDO[verb], former=work.changed) if verb in UNDO and work.changed else None
+    return Undo(verb=verb.undo, former=work.changed) if verb.undo and work.changed else None
+
+
+async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    """Do a verb to entries, to all of them at once where the store can."""
+    author = _author(req, chosen)
+    if verb.many:
+        _record(work, await req.store.call(verb.many, names, **author))
+        return
+
+    async def change(name: str) -> None:
+        result = await req.store.call(verb.one, name, **author)
+        if isinstance(result, str):
+            work.facts[name] = result
+
+    await _each(names, work, change)
 
 
 def _record(work: EntriesOutcome, outcomes: Sequence[Outcome]) -> None:
@@ -138,45 +141,40 @@ def _record(work: EntriesOutcome, outcomes: Sequence[Outcome]) -> None:
             work.changed[outcome.name] = StateBefore(outcome.entry.version if outcome.entry else "", until)
 
 
-async def _enable(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+async def _switch(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    """Enable or disable entries: those that have their versions, until a time, or all at once."""
+    until = chosen.form["until"].strip() if verb.name == "disable" else ""
     if chosen.versions:
-        await _update(req, chosen, names, work, lambda _: {"enabled": True, "disabled_until": None})
-    else:
-        _record(work, await req.store.enable_many(names, **_author(req, chosen)))
-
-
-async def _disable(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
-    author, until = _author(req, chosen), chosen.form["until"].strip()
-    if chosen.versions:
-        await _update(req, chosen, names, work, lambda row: _disabled(req, chosen.until(row.name), row))
+        await _update(req, chosen, names, work, partial(_switched, verb, req, chosen))
         return
     if not until:
-        _record(work, await req.store.disable_many(names, **author))
+        await _change(verb, req, chosen, names, work)
         return
 
     async def disable(name: str) -> None:
-        row = await req.store.row(name)
-        entry = await req.store.disable(name, until=_until(req, until, row.zone), **author)
-        if row.is_enabled:
+        before = await req.store.view(name)
+        entry = await req.store.disable(name, until=_until(req, until, before.zone), **_author(req, chosen))
+        if before.is_enabled:
             work.changed[name] = StateBefore(version=entry.version)
 
     await _each(names, work, disable)
 
 
-def _disabled(req: PageRequest, until: str, row: Row) -> dict[str, Any]:
-    moment = _until(req, until, row.zone) if until else None
-    return {"enabled": moment is not None, "disabled_until": moment}
+def _switched(verb: Verb, req: PageRequest, chosen: Chosen, entry: EntryView) -> dict[str, Any]:
+    until = chosen.until(entry.name) if verb.name == "disable" else ""
+    moment = _until(req, until, entry.zone) if until else None
+    return {"enabled": verb.name == "enable" or moment is not None, "disabled_until": moment}
 
 
 async def _update(
-    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[Row], Any]
+    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[EntryView], Any]
 ) -> None:
     """Change fields of entries that nobody else has changed since they had their versions."""
 
     async def update(name: str) -> None:
-        row = await req.store.row(name)
+        entry = await req.store.view(name)
         version, author = chosen.versions[name], _author(req, chosen)
-        await req.store.update(name, if_version=version, **fields(row), **author)
+        await req.store.update(name, if_version=version, **fields(entry), **author)
 
     await _each(names, work, update)
 
@@ -193,15 +191,7 @@ def _until(req: PageRequest, text: str, zone: tzinfo) -> datetime:
         raise InvalidEntry("$.until", str(exc)) from exc
 
 
-async def _delete(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
-    _record(work, await req.store.delete_many(names, **_author(req, chosen)))
-
-
-async def _restore(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
-    await _each(names, work, lambda name: req.store.restore(name, **_author(req, chosen)))
-
-
-async def _skip_next(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+async def _skip_next(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
     undo, author = _is_undo(chosen), _author(req, chosen)
 
     async def skip(name: str) -> None:
@@ -217,13 +207,6 @@ async def _skip_next(req: PageRequest, chosen: Chosen, names: Sequence[str], wor
             work.changed[name] = StateBefore(entry.version, skipped=skipped)
 
     await _each(names, work, skip)
-
-
-async def _trigger(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
-    async def trigger(name: str) -> None:
-        work.facts[name] = await req.store.trigger(name, **_author(req, chosen))
-
-    await _each(names, work, trigger)
 
 
 async def _each(names: Sequence[str], work: EntriesOutcome, change: Callable[[str], Awaitable[Any]]) -> None:
@@ -243,14 +226,11 @@ def _author(req: PageRequest, chosen: Chosen) -> dict[str, Any]:
     return {"by": req.user.name, "note": chosen.form["note"].strip()}
 
 
-#: The changes of entries by their verbs, and the right that each needs.
-CHANGES: Mapping[str, tuple[Change, Right]] = {
-    "enable": (_enable, Right.OPERATE),
-    "disable": (_disable, Right.OPERATE),
-    "trigger": (_trigger, Right.OPERATE),
-    "skip-next": (_skip_next, Right.OPERATE),
-    "delete": (_delete, Right.EDIT),
-    "restore": (_restore, Right.EDIT),
+#: The verbs that do more than :func:`_change`: until a time, or only with a version and what an undo brings back.
+OWN: Mapping[str, Callable[[Verb, PageRequest, Chosen, Sequence[str], EntriesOutcome], Awaitable[None]]] = {
+    "enable": _switch,
+    "disable": _switch,
+    "skip-next": _skip_next,
 }
 
 
@@ -264,7 +244,9 @@ async def undo(req: PageRequest) -> Page | Response:
     found = await read_undo(req, form["id"])
     if found is None:
         raise HTTPException(409, "this cannot be undone any more: it is undone, or was more than an hour ago")
-    _check_right(req, Right.EDIT if found.verb == "edit" else CHANGES[found.verb][1])
+    right = "edit" if found.verb == "edit" else VERBS[found.verb].right
+    if not req.may(right):
+        raise HTTPException(403, f"the right to {right} is missing")
     if found.verb == "edit":
         answer, left = await save_form(req, Form(list(found.former.items()))), None
     else:
@@ -276,19 +258,87 @@ async def undo(req: PageRequest) -> Page | Response:
 async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page | Response, Undo | None]:
     """Change entries back; return the page, and what is left to undo if that took too long."""
     former, work = {name: StateBefore(*each) for name, each in found.former.items()}, EntriesOutcome()
-    answer = await act_on(found.verb, CHANGES[found.verb][0], req, Chosen.of_undo(form, former), work)
+    answer = await act_on(VERBS[found.verb], req, Chosen.of_undo(form, former), work)
     return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
 
 
-def _check_right(req: PageRequest, right: Right) -> None:
-    if not req.may(right):
-        raise HTTPException(403, f"the right to {right.value} is missing")
+@dataclass
+class RunsOutcome:
+    """What became of the runs of a form, so far.
+
+    Attributes:
+        done: what was done, by id: the id of the new run, or what stopping came to.
+        errors: why nothing was done, by id.
+        left: the ids for which there was no time.
+    """
+
+    done: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
+    """Do what a form says to the runs that it names; say which are left after ten seconds."""
+    form = await read_form(req.request)
+    ids = list(dict.fromkeys(run_id for run_id in form.all("id") if run_id))
+    if not ids:
+        raise HTTPException(400, "no run is chosen")
+    if len(ids) > MOST_RUNS:
+        raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
+    note = form["note"].strip()
+
+    async def change(run_id: str) -> Any:
+        return await req.store.call(verb.one, run_id, by=req.user.name, note=note)
+
+    work = await _worked(change, ids)
+    if req.wants_json:
+        return JSONAnswer(vars(work), 409 if work.errors else 200)
+    if work.errors or work.left:
+        values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
+        return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
+    answer = RedirectResponse(local_path(req.request, form["next"]), 303)
+    await flash(req, answer, _said_of_runs(verb, work))
+    return answer
+
+
+async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> RunsOutcome:
+    """Change runs a few at a time; of several go on after one that cannot be changed.
+
+    Raises:
+        RedisBeaterError: the only one cannot be changed.
+    """
+    work, deadline = RunsOutcome(), time.monotonic() + MOST_SECONDS
+    for start in range(0, len(ids), AT_ONCE):
+        if time.monotonic() > deadline:
+            work.left = ids[start:]
+            break
+        page = ids[start : start + AT_ONCE]
+        for run_id, result in zip(page, await asyncio.gather(*map(change, page), return_exceptions=True)):
+            if isinstance(result, RedisBeaterError) and len(ids) > 1 and not isinstance(result, StoreError):
+                work.errors[run_id] = str(result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                work.done[run_id] = result if isinstance(result, str) else result.as_dict()
+    return work
+
+
+def _said_of_runs(verb: Verb, work: RunsOutcome) -> str:
+    if len(work.done) > 1:
+        return f"{len(work.done):,} runs: {verb.done}."
+    (result,) = work.done.values()
+    return f"{verb.done.capitalize()} as run {result}." if isinstance(result, str) else str(result["sentence"])
 
 
 ACTIONS = (
     *(
-        Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
-        for verb, (change, right) in CHANGES.items()
+        Action(
+            path=f"/{verb.of}/{verb.name}",
+            answer=partial(act_on_runs if verb.of == "runs" else act, verb),
+            method="POST",
+            right=Right(verb.right),
+        )
+        for verb in VERBS.values()
     ),
     Action(path="/undo", answer=undo, right=Right.OPERATE, method="POST"),
 )

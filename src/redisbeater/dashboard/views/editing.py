@@ -18,24 +18,16 @@ from redisbeater.dashboard.views.entries import asked_name
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import EditReport
-from redisbeater.management.entry_words import SCHEDULE_WORDS, FormWords, default_of, fields_of_entry
+from redisbeater.management.entry_words import JSON_WORDS, FormWords, default_of, fields_of_entry
 from redisbeater.management.lint import Preview
 from redisbeater.model import json_text
+from redisbeater.model.fields import WORDS, Flag, Labels
 from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
-
-#: The texts of the form besides the name, the task and the schedule, as the options of ``create``.
-WORDS = (
-    "args", "kwargs", "options", "timezone", "start_at", "end_at", "max_runs", "on_finish", "grace", "coalesce",
-    "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
-    "labels",
-)  # fmt: skip
-
-#: Those in which secrets may be blanked.
-_WITH_SECRETS = ("args", "kwargs", "options", "labels")
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 
 #: The field of the form beside which an error is shown, if the field of the entry has another name.
-_PLACES = {"misfire_grace_time": "grace", "schedule": "kind"}
+_PLACES = {"schedule": "kind", **{field.name: word for word, field in WORDS.items()}}
 
 #: The message of a form whose entry is gone.
 GONE = "it was deleted meanwhile: restore it, and save again"
@@ -107,16 +99,18 @@ class Draft:
 
 
 def typed(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return texts as ``store.words()`` takes them: labels as an object, ``once`` as yes or no.
+    """Return texts as ``store.words()`` takes them: labels as an object, flags as true or false.
 
     Raises:
         InvalidEntry: a label is no ``key=value``.
     """
     words: dict[str, Any] = dict(texts)
-    if "once" in words:
-        words["once"] = words["once"] in ("yes", "on", "true", "1")
-    if "labels" in words:
-        words["labels"] = labels_of(words["labels"])
+    for word, text in texts.items():
+        kind = WORDS[word].kind if word in WORDS else None
+        if isinstance(kind, Flag):
+            words[word] = text in ("yes", "on", "true", "1")
+        elif isinstance(kind, Labels):
+            words[word] = labels_of(text)
     return words
 
 
@@ -287,7 +281,7 @@ async def preview(req: PageRequest) -> Page:
     try:
         texts, task = draft.given, draft.words.get("task", "").strip()
         if draft.was:  # an unchanged secret is blank, which does not matter here
-            texts = {name: text for name, text in texts.items() if name not in _WITH_SECRETS}
+            texts = {name: text for name, text in texts.items() if name not in (*JSON_WORDS, "labels")}
             task = ""
         entry = await req.store.draft(draft.name or "new", task or "preview", await req.store.words(texts))
         found = await req.store.preview(entry, RUNS)
@@ -308,7 +302,7 @@ async def _form(
     status: int = 200,
 ) -> Page:
     values = {
-        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS,
+        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
         "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task,
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}

@@ -16,7 +16,7 @@ from redisbeater.dashboard.pictures import Strip, two_weeks
 from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
-from redisbeater.management.rows import Row, RowPage
+from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.runs.history import item_dict
 from redisbeater.management.search import STATES
 from redisbeater.model.log_line import LogLine
@@ -36,28 +36,28 @@ async def entry(req: PageRequest) -> Page:
     """Show one entry."""
     name, store = asked_name(req), req.store
     with_secrets = req.query("secrets") == "1" and req.may(Right.EDIT)
-    row = await store.row(name, has_secrets=with_secrets)
+    view = await store.view(name, has_secrets=with_secrets)
     recorded = await store.recorded(name)
     lines = await store.log(name)
-    answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, row.zone)
+    answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
     data = {
-        **row.details(), **lateness_data(row, runs), **(recorded.as_dict() if recorded else {}),
-        "why": answer.as_dict(),
+        **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
+        "why": answer,
         "history": [item_dict(item) for item in history.items],
         **({"errors": query.problems} if query.problems else {}),
     }  # fmt: skip
     values = {
-        "row": row,
+        "entry": view,
         "recorded": recorded,
         "answer": answer,
-        "upcoming": (upcoming := await _upcoming(req, row))[:UPCOMING],
-        "weeks": _two_weeks(req, row, upcoming),
+        "upcoming": (upcoming := await _upcoming(req, view))[:UPCOMING],
+        "weeks": _two_weeks(req, view, upcoming),
         "history": history,
         "query": query,
         "states": RUN_STATES,
         "changes": [line for line in lines if _is_change(line)],
-        "fields": _fields(row),
+        "fields": _fields(view),
         "with_secrets": with_secrets,
         "tracks_runs": await store.tracks_runs(),
         "runs": runs,
@@ -66,9 +66,9 @@ async def entry(req: PageRequest) -> Page:
     return Page(template="entry.html", values=values, data=data, fragment="content", status=status)
 
 
-def lateness_data(row: Row, runs: Sequence[RunBrief]) -> dict[str, float | None]:
+def lateness_data(view: EntryView, runs: Sequence[RunBrief]) -> dict[str, float | None]:
     """Return how late the last run of an entry was sent, as a JSON object."""
-    late = row.last_late(runs)
+    late = view.last_late(runs)
     return {"last_late": None if late is None else round(late.total_seconds(), 3)}
 
 
@@ -84,29 +84,29 @@ def asked_name(req: PageRequest) -> str:
     return name
 
 
-async def _upcoming(req: PageRequest, row: Row) -> Sequence[UpcomingRun]:
-    if row.fields is None or row.state == "missing":
+async def _upcoming(req: PageRequest, view: EntryView) -> Sequence[UpcomingRun]:
+    if view.stored is None:
         return []
     with suppress(InvalidEntry):  # it is broken, and the page says so
-        return await req.store.upcoming(row.name, MOST_MARKS)
+        return await req.store.upcoming(view.name, MOST_MARKS)
     return []
 
 
-def _two_weeks(req: PageRequest, row: Row, runs: Sequence[UpcomingRun]) -> Strip | None:
+def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -> Strip | None:
     """Return the picture of the next two weeks; None where it would be one bar, or empty."""
     end = req.clock.now + timedelta(days=14)
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
-    return two_weeks([run.fire_time for run in runs], req.clock.now, req.clock.fixed or row.zone)
+    return two_weeks([run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
 
 
 def _is_change(line: LogLine) -> bool:
     return line.what in CHANGES or ("by" in line.details and line.what != "triggered")
 
 
-def _fields(row: Row) -> list[tuple[str, Any]]:
+def _fields(view: EntryView) -> list[tuple[str, Any]]:
     """Return the definition as a table: what is set, in the order of the definition."""
-    parsed = row.parsed_definition
+    parsed = view.parsed_definition
     if not isinstance(parsed, dict):
         return []
     return [(field, value) for field, value in parsed.items() if field not in ("name", "schedule")]
@@ -124,14 +124,14 @@ async def why(req: PageRequest) -> Page:
     answer = await req.store.why(name, moment)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
-    data = {"error": problem, "field": "at"} if problem else answer.as_dict()
+    data = {"error": problem, "field": "at"} if problem else answer
     return Page(template="why.html", values=values, data=data, fragment="content", status=status)
 
 
 async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
     """Return the zone of an entry's local times, or None if there is no such entry."""
     with suppress(EntryNotFound, InvalidEntry):  # it was deleted, or no entry has such a name
-        return (await req.store.row(name)).zone
+        return (await req.store.view(name)).zone
     return None
 
 
@@ -148,11 +148,11 @@ async def entries(req: PageRequest) -> Page:
     if query.state == "deleted":
         return await _deleted(req, query)
     if names := req.queries("name"):
-        rows = await _named(req, names[:MOST_NAMED])
-        found = RowPage(rows=rows, total=len(rows), number=1, pages=1)
+        named = await req.store.named(names[:MOST_NAMED])
+        found = ViewPage(entries=named, total=len(named), number=1, pages=1)
     else:
-        found = await req.store.rows(query.page, SIZE, **query.filters)
-    runs = await req.store.newest_runs([row.name for row in found.rows], RUNS)
+        found = await req.store.views(query.page, SIZE, **query.filters)
+    runs = await req.store.newest_runs([view.name for view in found.entries], RUNS)
     return Page(
         template="entries.html",
         values={
@@ -167,21 +167,11 @@ async def entries(req: PageRequest) -> Page:
     )
 
 
-async def _named(req: PageRequest, names: Sequence[str]) -> list[Row]:
-    rows = []
-    for name in names:
-        try:
-            rows.append(await req.store.row(name))
-        except EntryNotFound:
-            continue
-    return rows
-
-
 async def _deleted(req: PageRequest, query: EntryQuery) -> Page:
     text = query.q.casefold()
     deleted = {name: at for name, at in (await req.store.deleted()).items() if text in name.casefold()}
     pages = max(-(-len(deleted) // SIZE), 1)
-    found = RowPage(rows=[], total=len(deleted), number=min(query.page, pages), pages=pages)
+    found = ViewPage(entries=[], total=len(deleted), number=min(query.page, pages), pages=pages)
     shown = dict(list(deleted.items())[(found.number - 1) * SIZE : found.number * SIZE])
     return Page(
         template="deleted.html",
@@ -195,9 +185,9 @@ def _deleted_data(name: str, at: datetime) -> dict[str, Any]:
     return {"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")}
 
 
-def _data(found: RowPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, Any]:
+def _data(found: ViewPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, Any]:
     return {
-        "entries": [{**row.as_dict(), **lateness_data(row, runs[row.name])} for row in found.rows],
+        "entries": [{**view.as_dict(), **lateness_data(view, runs[view.name])} for view in found.entries],
         "total": found.total,
         "is_about": found.is_about,
         "page": found.number,

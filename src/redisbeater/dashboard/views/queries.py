@@ -65,12 +65,12 @@ class EntryQuery:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """What ``store.rows()`` takes."""
+        """What ``store.views()`` takes."""
         return {**self.selection, "sort": self.sort}
 
     @property
     def selection(self) -> dict[str, Any]:
-        """What ``store.rows()`` and ``store.simulate()`` take to select entries."""
+        """What ``store.views()`` and ``store.simulate()`` take to select entries."""
         key, _, value = self.label.partition("=")
         return {
             "text": self.q,
@@ -185,9 +185,9 @@ async def read_chosen(req: PageRequest) -> Chosen:
             names, total = deleted[:MOST_ENTRIES], len(deleted)
         else:
             found = await req.site.heavy_reads.read(
-                req.request, req.user, lambda store: store.rows(1, MOST_ENTRIES, **query.filters)
+                req.request, req.user, lambda store: store.views(1, MOST_ENTRIES, **query.filters)
             )
-            names = [row.name for row in found.rows if row.fields or row.definition]
+            names = [entry.name for entry in found.entries if entry.snapshot and entry.snapshot.definition]
             total, is_about = found.total, found.is_about
         names = _that_fit(names)
     if not names:

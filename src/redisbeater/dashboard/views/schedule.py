@@ -41,7 +41,7 @@ async def status(req: PageRequest) -> Page:
     found, health = await req.site.status.get(), await req.store.health()
     runs = await req.store.active_runs()
     runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
-    data = {**found.as_dict(), "health": health.as_dict(), "runs": [run.as_dict() for run in runs]}
+    data = {**found.as_dict(), "health": health, "runs": runs}
     values = {
         "status": found,
         "health": health,
@@ -59,7 +59,7 @@ async def findings(req: PageRequest) -> Page:
     names = {finding.name for finding in shown if finding.name and not finding.name.endswith("*")} | set(broken)
     values = {"findings": shown, "total": total, "broken": broken, "names": names, "states": STATES}
     few = dict(islice(broken.items(), MOST_FINDINGS))
-    data = {"findings": [vars(finding) for finding in shown], "total": total, "broken": few}
+    data = {"findings": shown, "total": total, "broken": few}
     return Page(template="findings.html", values=values, data=data, fragment="content")
 
 
@@ -139,7 +139,7 @@ async def upcoming(req: PageRequest) -> Page:
         number = min(limit, MOST_RUNS) if name else limit
         runs += await req.store.upcoming(name or None, number, within=within, start=start)
     values = {"runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS}
-    data = {"errors": problems} if problems else [run.as_dict() for run in runs]
+    data = {"errors": problems} if problems else runs
     return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)
 
 
@@ -156,7 +156,7 @@ async def history(req: PageRequest) -> Page:
     }  # fmt: skip
     data = {
         "items": [item_dict(item) for item in found.items],
-        "before": found.before and found.before.isoformat(),
+        "before": found.before,
         **({"errors": query.problems} if query.problems else {}),
     }
     status = 422 if query.problems else 200
@@ -170,7 +170,7 @@ async def run(req: PageRequest) -> Page:
         raise HTTPException(400, "the address names no run: ?id=... is missing")
     found = await req.store.run(run_id)
     values = {"run": found, "zone": await zone_of(req, found.name)}
-    return Page(template="run.html", values=values, data=found.as_dict(), fragment="content")
+    return Page(template="run.html", values=values, data=found, fragment="content")
 
 
 def _coming_time(req: PageRequest, text: str) -> datetime:
@@ -197,11 +197,11 @@ async def forecast(req: PageRequest) -> Page:
     found = await req.site.forecasts.get(EntryQuery.of(req.request.query_params).selection)
     strip = forecast_strip(found, req.clock.fixed or req.clock.now.tzinfo or timezone.utc)
     data = {
-        "start": found.start.isoformat(),
+        "start": found.start,
         "runs": found.runs,
         "is_at_least": found.is_at_least,
         "quarters": [found.counts.get(place, 0) for place in range(QUARTERS)],
-        "peak": found.peak and [found.peak.at.isoformat(), found.peak.runs],
+        "peak": found.peak and [*found.peak],
         "words": strip.words,
     }
     return Page(template="forecast.html", values={"forecast": found}, data=data, fragment="forecast")
@@ -218,7 +218,7 @@ async def bands(req: PageRequest) -> Page:
     if is_wide and not found.is_at_least and 7 * found.runs <= MOST_OF_A_WEEK:
         found, days = await req.site.forecasts.get(everything, 7), 7
     data = {
-        "start": found.start.isoformat(),
+        "start": found.start,
         "days": days,
         "is_at_least": found.is_at_least,
         "entries": [{"name": band.name, "runs": band.runs, "quarters": dict(band.quarters)} for band in found.bands],

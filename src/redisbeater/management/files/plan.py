@@ -387,15 +387,9 @@ def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
     found: list[FieldDifference] = []
     for name in (name for name in ("schedule", *FIELDS, *new) if name != "name"):
         if _differ(old, new, name) and name not in (each.path.partition(".")[0] for each in found):
-            found += _parts(name, shown_value(old, name), shown_value(new, name))
+            parts = json_text.changed_parts(name, shown_value(old, name), shown_value(new, name))
+            found += (FieldDifference(*part) for part in parts)
     return tuple(found)
-
-
-def _parts(name: str, old: Any, new: Any) -> list[FieldDifference]:
-    if name in ("kwargs", "options") and isinstance(old, dict) and isinstance(new, dict):
-        keys = [key for key in {**old, **new} if _differ(old, new, key)]
-        return [FieldDifference(f"{name}.{key}", old.get(key), new.get(key)) for key in keys]
-    return [FieldDifference(name, old, new)]
 
 
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:

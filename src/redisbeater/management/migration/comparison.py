@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from celery.schedules import BaseSchedule, crontab, schedule, solar
+from celery.schedules import BaseSchedule
 
 from redisbeater.display import shown
 from redisbeater.management.migration.candidate import Candidate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.schedules import ScheduleCodec, Timetable, clocked
+from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.english import join_words, zone_text
-from redisbeater.schedules.interval import counts_from_last, latest
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.zones import Shift, shifts_between
 from redisbeater.times import date_words
@@ -161,9 +161,6 @@ def _first(more: list[datetime], fewer: list[datetime], zone: tzinfo) -> str:
     return f"{date_words(local)} {local:%H:%M:%S} {zone_text(zone) or local.tzname()}"
 
 
-#: The schedules whose fire times do not depend on the name of their entry.
-_NAMELESS = (schedule, crontab, rrule, solar, clocked)
-
 #: How many fire times of an entry are compared, unless five years end before.
 MOST_FIRE_TIMES = 1000
 
@@ -219,7 +216,9 @@ class Comparisons:
     def _key(self, candidate: Candidate) -> object:
         """Return a key of all that a comparison depends on, or None if that is unknown."""
         definition = candidate.definition
-        if definition is None or not candidate.engine_key or type(definition.schedule) not in _NAMELESS:
+        if definition is None or not candidate.engine_key:
+            return None
+        if kind_of(definition.schedule).depends_on_entry(definition.schedule):
             return None
         ours = json_text.canonical(self._codec.encode(definition.schedule))
         bounds = definition.timezone, repr(definition.start_at), repr(definition.end_at)
@@ -256,10 +255,10 @@ def compared(candidate: Candidate, now: datetime, zone: tzinfo, limit: int = MOS
 
 def _anchor(timetable: Timetable, last_run_at: datetime | None, now: datetime) -> datetime:
     """Return the instant that both engines count from: that of an interval lies on the grid of its last run."""
-    if not counts_from_last(timetable.schedule):
+    if timetable.period is None:
         return now
     begin = last_run_at or timetable.start_at or now
-    return latest(timetable.schedule, begin, now) if begin < now else now
+    return begin + (now - begin) // timetable.period * timetable.period if begin < now else now
 
 
 def _most(definition: Definition, candidate: Candidate, limit: int) -> int:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from celery import Celery
 
-from redisbeater.context import Context, task_options
+from redisbeater.context import Context
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Author
@@ -135,7 +135,7 @@ class Import:
         if definition is None:
             raise InvalidEntry("$", candidate.refused)
         definition.check_texts()
-        definition.check_options(task_options(self._app))
+        definition.check_options(self._context.task_options)
         return Upsert(
             definition=definition,
             text=definition.to_text(self._context.codec),

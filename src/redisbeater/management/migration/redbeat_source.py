@@ -10,7 +10,6 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry
-from celery.schedules import crontab, schedule
 
 from redisbeater.config.urls import RedisUrl
 from redisbeater.config.values import PREFIX, given_settings
@@ -23,6 +22,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, StoreError
 from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError, engine_app, engine_of
 from redisbeater.model import json_text
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.store import SAVE_PAGE, RedisSchedule, Snapshot, pages
 
 #: The prefix of RedBeat's keys where none is set.
@@ -189,7 +189,7 @@ class BeatScheduleSource:
         except (InvalidEntry, TypeError) as exc:
             return Candidate(name=name, refused=str(exc).replace("RedisScheduleEntry.__init__()", "$:"))
         engine, key = self._engine(name, fields), ""
-        if engine is not None and type(entry.schedule) in (schedule, crontab):  # its engine goes by nothing else
+        if engine is not None and kind_of(entry.schedule).is_plain:  # its engine goes by nothing else
             stored = Context.of(self._app).codec.encode(entry.schedule)
             key = json_text.canonical([stored, bool(fields.get("relative"))])
         return Candidate(name=name, definition=definition, meta=meta, engine=engine, engine_key=key)

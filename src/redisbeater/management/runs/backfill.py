@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import json_fields, quoted
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.exceptions import RunActive, StoreError, WrongType
@@ -19,7 +19,6 @@ from redisbeater.management.runs.reserved import RunSender, SendRequest, send_ru
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, Kind, State
-from redisbeater.schedules import interval
 from redisbeater.schedules.zones import in_zone
 
 logger = get_logger(__name__)
@@ -59,12 +58,7 @@ class Backfill:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "name": self.name,
-            "fire_times": [each.isoformat() for each in self.fire_times],
-            "done": [each.isoformat() for each in sorted(self.done)],
-            "sent": {each.isoformat(): run_id for each, run_id in self.sent.items()},
-        }
+        return json_fields(self)
 
 
 def plan_backfill(context: Context, name: str, start: datetime, end: datetime) -> Backfill:
@@ -108,7 +102,7 @@ def send_backfill(
     Raises:
         EntryNotFound, InvalidEntry, SendFailed: those before it were sent.
     """
-    context = Context.of(caller.app)
+    context = caller.context
     stored = load(context, planned.name)
     policy = ResolvedPolicy.of(stored.definition, context.defaults).overlap if overlap is None else overlap
     errand = SendRequest(
@@ -129,13 +123,13 @@ def send_backfill(
 
 def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, errand: SendRequest) -> str:
     """Send one run as soon as its overlap allows, and return its id."""
-    context = Context.of(caller.app)
+    context = caller.context
     events = context.redis.runs.events()
     try:
         while True:
             # Read again: the runs before may have taken hours, and a deadline counts from the send.
             present = replace(stored, now=context.redis.clock()[0])
-            run = triggered_run(caller.app, present, stored.definition, fire_time)
+            run = triggered_run(context, present, stored.definition, fire_time)
             try:
                 send_run(caller, run, errand, present.now)
                 return str(run.options["task_id"])
@@ -150,13 +144,13 @@ def _fire_times(context: Context, stored: StoredEntry, first: datetime, last: da
     policy = ResolvedPolicy.of(stored.definition, context.in_zone(stored.zone).defaults).afresh(_STEPS)
     table = policy.timetable
     after = first - _MICROSECOND
-    if not interval.counts_from_last(table.schedule):
+    every = table.period
+    if every is None:
         yield from table.between(after, last)
         return
     known = stored.fire_time(policy) or stored.meta.last_run_at
     if known is None:
         return
-    every = interval.every(table.schedule)
     fire_time = known - ((known - after - _MICROSECOND) // every) * every
     while fire_time <= last:
         if table.includes(fire_time):

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, quoted
+from redisbeater.display import did_you_mean, json_form, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run
@@ -23,9 +23,6 @@ from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 
 logger = get_logger(__name__)
 
-
-#: So many runs can be sent before it is odd that no worker has reported one.
-UNREPORTED = 20
 
 #: What is said where no worker has reported.
 NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
@@ -40,7 +37,7 @@ class Recorded:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"last_run": self.last and self.last.as_dict(), "counts": vars(self.counts)}
+        return json_form({"last_run": self.last, "counts": self.counts})
 
 
 def read_recorded(context: Context, name: str) -> Recorded | None:
@@ -50,14 +47,6 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
     runs = context.redis.runs
     newest = runs.history(name, 1)
     return Recorded(last=shown_run(context, newest[0]) if newest else None, counts=runs.counts(name))
-
-
-def workers_report(context: Context) -> bool:
-    """Return whether workers report runs; True also where none is expected: nothing is recorded, or little was sent."""
-    if not context.config.track_runs:
-        return True
-    runs = context.redis.runs
-    return runs.has_reported() or runs.totals().get("SENT", 0) < UNREPORTED
 
 
 #: How many runs tell how long one usually takes.
@@ -173,10 +162,7 @@ class HistoryPage:
 
 def item_dict(item: Run | LogLine) -> dict[str, object]:
     """Return a run or a log line as a JSON object."""
-    if isinstance(item, Run):
-        return {"type": "run", **item.as_dict()}
-    times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
-    return {"type": "log", "what": item.what, "count": item.count, **times, "details": dict(item.details)}
+    return {"type": "run" if isinstance(item, Run) else "log", **json_form(item)}
 
 
 def read_history(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from celery import Celery
 from celery.beat import Scheduler
 
 from redisbeater.broker.broker import Broker
@@ -44,8 +43,8 @@ class RunSender:
     It is safe between threads, and a process that was forked opens a connection of its own.
     """
 
-    def __init__(self, app: Celery) -> None:
-        self.app = app
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self._lock = threading.Lock()
         self._process: _ProcessSender | None = None
 
@@ -53,17 +52,17 @@ class RunSender:
         """Send a run and wait until the broker has accepted it. Return why it was not, or None."""
         with self._lock:
             if self._process is None or self._process.pid != os.getpid():
-                self._process = _ProcessSender(self.app, Context.of(self.app).config.publish_timeout)
+                self._process = _ProcessSender(self.context)
             return self._process.send(run)
 
 
 class _ProcessSender(Scheduler):
     """Celery's path of a run, without a schedule: instruments that wrap ``apply_entry`` see what is sent."""
 
-    def __init__(self, app: Celery, publish_timeout: float) -> None:
-        super().__init__(app, lazy=True)
+    def __init__(self, context: Context) -> None:
+        super().__init__(context.app, lazy=True)
         self.pid = os.getpid()
-        self._broker = Broker(app, publish_timeout, self.Producer)
+        self._broker = Broker(context.app, context.config.publish_timeout, self.Producer)
         self._sender = Sender(self)
 
     @property
@@ -128,13 +127,13 @@ def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, no
         SendFailed: the broker did not take it.
         ImproperlyConfigured: an overlap was asked for, and runs are not recorded.
     """
-    context = Context.of(caller.app)
-    if refusal := refused_arguments(caller.app, str(run.task), run.args or (), run.kwargs or {}):
+    context = caller.context
+    if refusal := refused_arguments(context.app, str(run.task), run.args or (), run.kwargs or {}):
         raise InvalidEntry("$.args", f"the task does not take these arguments: {refusal}")
     if context.config.track_runs:
         reservation = _reserve(context, run, errand, now)
         for active in reservation.active if errand.overlap is Overlap.CANCEL_OTHER else ():
-            cancel(caller.app, active, by=errand.author.by, note=errand.author.note)
+            cancel(context, active, by=errand.author.by, note=errand.author.note)
         if reservation.outcome == "BUFFERED":
             return False
     elif errand.overlap is not Overlap.ALLOW:
@@ -194,9 +193,8 @@ def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> No
 class Triggers:
     """Sends runs of entries from this process. Neither the next fire time nor the counters of an entry change."""
 
-    def __init__(self, app: Celery, caller: RunSender) -> None:
-        self.app = app
-        self._context = Context.of(app)
+    def __init__(self, caller: RunSender) -> None:
+        self._context = caller.context
         self._caller = caller
 
     def trigger(
@@ -214,7 +212,7 @@ class Triggers:
         chosen = read_overlap(overlap)
         stored = load(self._context, name)
         definition = self._definition(stored, args, kwargs)
-        run = triggered_run(self.app, stored, definition, scheduled_for or stored.now)
+        run = triggered_run(self._context, stored, definition, scheduled_for or stored.now)
         policy = ResolvedPolicy.of(definition, self._context.defaults).overlap if chosen is None else chosen
         is_sent = send_run(self._caller, run, SendRequest(author=author, overlap=policy, kind=Kind.TRIGGER), stored.now)
         task_id: str = run.options["task_id"]
@@ -228,7 +226,7 @@ class Triggers:
         """Return the definition with other arguments, as it would be if an entry with them were stored."""
         if args is None and kwargs is None:
             return stored.definition
-        entry = RedisScheduleEntry.of(stored, self.app)
+        entry = RedisScheduleEntry.of(stored, self._context)
         entry.args = entry.args if args is None else list(args) if isinstance(args, tuple) else args  # type: ignore[assignment]
         entry.kwargs = entry.kwargs if kwargs is None else dict(kwargs) if isinstance(kwargs, Mapping) else kwargs
         codec = self._context.codec
@@ -244,15 +242,18 @@ class Triggers:
             logger.warning("entry %r was triggered, but its log does not say so: %s", name, exc)
 
 
-def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire_time: datetime) -> RedisScheduleEntry:
+def triggered_run(
+    context: Context, stored: StoredEntry, definition: Definition, fire_time: datetime
+) -> RedisScheduleEntry:
     """Return a run of an entry out of turn, with that fire time; a naive one is in the entry's zone.
 
     Its deadline counts from now: the fire time may be long ago.
     """
-    context = Context.of(app)
     moment = checked_instant(fire_time, definition.zone(context.in_zone(stored.zone).zone), "$.scheduled_for")
     count, attempt = stored.meta.total_run_count, int(context.config.track_runs)
-    run = make_run(definition, moment, schedule_id="", run_count=count, app=app, attempt=attempt, now=stored.now)
+    run = make_run(
+        definition, moment, schedule_id="", run_count=count, app=context.app, attempt=attempt, now=stored.now
+    ).bind(context)
     if definition.deadline is not None:
         run.options["expires"] = counted_from(stored.now, own_options(definition, stored.now, stored.now)["expires"])
     # A random id: the run at that fire time has the other one, and workers discard what they know as revoked.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.display import quoted, shown
+from redisbeater.display import json_fields, quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, RunNotFound, StoreError
@@ -53,16 +53,15 @@ class Stopped:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"outcome": self.outcome, "sentence": self.sentence, "run": self.run.as_dict()}
+        return json_fields(self)
 
 
-def stop_run(app: Celery, run_id: str, author: Author) -> Stopped:
+def stop_run(context: Context, run_id: str, author: Author) -> Stopped:
     """Stop a run; :meth:`redisbeater.ScheduleStore.stop`.
 
     Raises:
         RunNotFound: none of that id is kept.
     """
-    context = Context.of(app)
     check_tracked(context)
     before = context.redis.runs.run(run_id)
     if before is None:
@@ -76,7 +75,7 @@ def stop_run(app: Celery, run_id: str, author: Author) -> Stopped:
         return _stopped(context, "REVOKED" if run.state is State.REVOKED else "CANNOT", run, why)
     logger.info("run %s of entry %r is asked to stop by %s", run_id, run.name, author.by)
     deadline = time.monotonic() + WAIT_SECONDS
-    refusal = _revoke(app, run, context.config.stop_signal)
+    refusal = _revoke(context.app, run, context.config.stop_signal)
     return _after(context, run, refusal, deadline)
 
 
@@ -140,7 +139,7 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
         InvalidEntry: what is needed to send it is not kept, as it has succeeded.
         SendFailed: the broker did not take it.
     """
-    context = Context.of(caller.app)
+    context = caller.context
     ended = read_run(context, run_id)
     if not ended.is_final:
         raise RunActive(f"run {run_id} of {quoted(ended.name)} is {ended.state}: stop it, or wait", runs=(run_id,))
@@ -150,8 +149,8 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     now, _ = context.redis.clock()
     new_id = str(uuid.uuid4())
     run = run_again(
-        ended.name, Payload.from_text(ended.payload), ended.fire_time or now, app=caller.app, task_id=new_id
-    )
+        ended.name, Payload.from_text(ended.payload), ended.fire_time or now, app=context.app, task_id=new_id
+    ).bind(context)
     run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
     policy = _overlap(context, ended.name) if overlap is None else overlap
     errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import json_fields, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.blanking import redacted_line, shown_run
-from redisbeater.management.pausing import LONGEST_PASS, longest_pass, read_beats, read_pause, warning_of_lock
+from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
 from redisbeater.management.runs.results import Ends, EntryResult, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine
@@ -26,8 +26,8 @@ from redisbeater.times import EPOCH, clock_words, from_iso, relative_words
 class Evidence:
     """One fact behind an answer; ``at`` is when it happened, aware UTC, or None."""
 
-    text: str
     at: datetime | None = None
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,7 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON; times are ISO 8601, UTC."""
-        return {
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-            "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
-            "advice": self.advice,
-        }
+        return json_fields(self)
 
 
 #: The most lines of a log that are shown as evidence.
@@ -194,7 +189,8 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
     of_zone = context.in_zone(snapshot.zone)
     runs = _runs(context, name)
     queue = stored.definition.options.get("queue") if stored else None
-    held, beats = None if context.config.lock_key is None else redis.held_lock(), read_beats(context)
+    found = redis.measures.read()
+    beats, lock = beats_of(found.beats), found.lock if context.config.lock_key else ("", None)
     return Facts(
         name=name,
         now=now or snapshot.now,
@@ -208,9 +204,9 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
         lines=[redacted_line(context, line) for line in lines],
         most_lines=redis.log.most_of_entry,
         schedule_lines=[redacted_line(context, line) for line in redis.log.of_schedule(SCHEDULE_LINES)],
-        leader=held.holder if held else None,
-        pause=read_pause(context),
-        lock_warning=warning_of_lock(held, beats) if held else "",
+        leader=lock[0] if context.config.lock_key else None,
+        pause=pause_of(found.pause, lambda: found.now),
+        lock_warning=warning_of_lock(context, lock, beats),
         max_rate=context.config.max_rate,
         refusal=redis.refusal(),
         runs=runs,
@@ -219,7 +215,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
         else None,
         beats=beats,
         longest_pass=longest_pass(max_interval),
-        workers_report=not context.config.track_runs or redis.runs.has_reported(),
+        workers_report=not context.config.track_runs or found.total("STARTED") > 0,
     )
 
 

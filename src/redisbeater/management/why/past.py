@@ -26,8 +26,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.model.skip import Reason
-from redisbeater.schedules import interval
-from redisbeater.schedules.description import moved_times
+from redisbeater.schedules.timetable import moved_times
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
 
@@ -313,16 +312,16 @@ class _Case:
         policy, stored = self.facts.policy, self.facts.stored
         if policy is None or stored is None:
             return None
-        if not interval.counts_from_last(policy.timetable.schedule):
+        every = policy.timetable.period
+        if every is None:
             return policy.timetable.next(moment)
         known = stored.fire_time(policy) or stored.meta.last_run_at
-        every = interval.every(policy.timetable.schedule)
         return known and known - ((known - moment - _MICROSECOND) // every) * every
 
     def _moved(self) -> datetime | None:
         """Return the fire time that a change of the clocks has moved from a local time that did not exist."""
         policy = self.facts.policy
-        if policy is None or interval.counts_from_last(policy.timetable.schedule):
+        if policy is None or policy.timetable.period is not None:
             return None
         for fire_time in _shortly_before(policy, self.until):
             zone = policy.timetable.local_zone

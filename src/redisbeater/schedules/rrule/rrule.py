@@ -6,20 +6,19 @@ from collections.abc import Callable
 from datetime import MAXYEAR, datetime, timedelta, timezone, tzinfo
 from typing import Any, NoReturn
 
-from celery.schedules import BaseSchedule, schedstate
-
 from redisbeater.display import did_you_mean, quoted, shown
 from redisbeater.exceptions import InvalidEntry, WrongType
 from redisbeater.schedules.budget import Steps
+from redisbeater.schedules.kind import OwnSchedule
 from redisbeater.schedules.rrule.recurrence import Recurrence, check_possible, first_fire_time, following
 from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, RuleClock, make_rule
 from redisbeater.schedules.rrule.text import is_text, read_text, rfc_name, write_text
-from redisbeater.schedules.zones import in_iana_zone, in_zone, offset_at, read_zone, zone_name
+from redisbeater.schedules.zones import in_iana_zone, offset_at, read_zone, zone_name
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class rrule(BaseSchedule):
+class rrule(OwnSchedule):
     """Fire at the occurrences of a recurrence rule, including ``dtstart`` if the rule matches it.
 
     Local times are those of one zone, read by RFC 5545 section 3.3.5. Finding the next occurrence takes the same time
@@ -172,20 +171,8 @@ class rrule(BaseSchedule):
         occurrence = following(self.recurrence, fire_time - _MICROSECOND, Steps())
         return occurrence.local if occurrence is not None and occurrence.instant == fire_time else None
 
-    def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:
-        """Return the time until the next occurrence, for Celery; None when the rule has ended."""
-        following = self.next_fire_time(in_zone(last_run_at, timezone.utc))
-        return None if following is None else following - self.maybe_make_aware(self.now())
-
-    def is_due(self, last_run_at: datetime) -> tuple[bool, Any]:
-        """Return whether an occurrence has passed since the last run and the seconds to the next one, for Celery."""
-        remaining = self.remaining_estimate(last_run_at)
-        if remaining is None:
-            return schedstate(False, None)
-        if remaining > timedelta():
-            return schedstate(False, remaining.total_seconds())
-        following = self.remaining_estimate(self.now())
-        return schedstate(True, None if following is None else max(following.total_seconds(), 0))
+    def _following(self, after: datetime) -> datetime | None:
+        return self.next_fire_time(after)
 
     def __repr__(self) -> str:
         text = shown(write_text(self.recurrence).replace("\n", " "))

@@ -8,21 +8,28 @@
 -- KEYS[6] active    sorted set: run key -> lease end
 -- KEYS[7] resend    sorted set: run key -> when a beat is to send it
 -- KEYS[8] totals    hash: what became of runs -> how often
--- KEYS[9] failed    sorted set: entry key -> since when its runs fail
--- KEYS[10] unstable sorted set: entry key -> since when some of its runs fail
--- KEYS[11] waiting  sorted set: key of a run that no worker has started -> since when it waits
+-- KEYS[9] lock      string: token of the beat that holds it
+-- KEYS[10] zone     string: the zone of entries that have none of their own
+-- KEYS[11] id       string: identity of the schedule
+-- KEYS[12] failed   sorted set: entry key -> since when its runs fail
+-- KEYS[13] unstable sorted set: entry key -> since when some of its runs fail
+-- KEYS[14] waiting  sorted set: key of a run that no worker has started -> since when it waits
 -- ARGV[1] most      number of failing entries that are looked at
 -- ARGV[2] soon      seconds that a run may wait for a worker
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
---      overdue: how many entries wait for a time that has passed, oldest: the earliest of these times, '' without one,
---      now: the server's time, paused: whether it is, active, resend: how many runs there are, failed, unstable: how
---      many entries, unstarted: how many runs wait for longer than that, beats: the lines,
---      totals: names and counts, as HSCAN returns them, up to about 1,000}; a key of another type counts as empty
+--      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
+--      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
+--      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, beats: the lines,
+--      totals: names and counts, as HSCAN returns them, up to about 1,000; lock, zone, id: the texts, '' without one,
+--      pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL returns them}; a key of
+--      another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local active, resend, totals, failed, unstable, waiting = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
+local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
+local failed, unstable, waiting = KEYS[12], KEYS[13], KEYS[14]
 local most, soon = ARGV[1], ARGV[2]
 
-local overdue, oldest, now = count_late(schedule, failing, 0, most)
+local overdue, oldest, now, oldest_key = count_late(schedule, failing, 0, most)
 local lines = try('HSCAN', beats, 0, 'COUNT', 100)
 local counted, cursor = {}, '0'
 repeat
@@ -40,7 +47,13 @@ return cjson.encode({
   broken = try('HLEN', broken) or 0,
   overdue = overdue,
   oldest = oldest,
-  paused = text_at(pause) ~= nil,
+  oldest_key = oldest_key,
+  pause = try('GET', pause) or nil,
+  pause_left = redis.call('PTTL', pause),
+  lock = try('GET', lock) or '',
+  lock_left = redis.call('PTTL', lock),
+  zone = text_at(zone) or '',
+  id = try('GET', id) or '',
   active = try('ZCARD', active) or 0,
   resend = try('ZCARD', resend) or 0,
   failed = try('ZCARD', failed) or 0,

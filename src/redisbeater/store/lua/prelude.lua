@@ -187,20 +187,23 @@ local function forget_problems(schedule, entry)
 end
 
 -- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of
--- them waits ('' without one), and the server's time. The score of a failing entry is its next try, but it waits since
--- the fire time that it owes.
+-- them waits ('' without one), the server's time, and the key of that entry. The score of a failing entry is its next
+-- try, but it waits since the fire time that it owes.
 local function count_late(schedule, failing, seconds, most)
   local now = server_time()
   local limit = string.format('%.6f', now - seconds)
   local count = redis.call('ZCOUNT', schedule, 0, limit)
-  local oldest = redis.call('ZRANGEBYSCORE', schedule, 0, limit, 'WITHSCORES', 'LIMIT', 0, 1)[2] or ''
+  local first = redis.call('ZRANGEBYSCORE', schedule, 0, limit, 'WITHSCORES', 'LIMIT', 0, 1)
+  local key, oldest = first[1] or '', first[2] or ''
   local owed = try('ZRANGEBYSCORE', failing, 0, limit, 'WITHSCORES', 'LIMIT', 0, most) or {}
   for i = 1, #owed, 2 do
     local score = tonumber(redis.call('ZSCORE', schedule, owed[i]) or -1)
-    if score >= 0 and (oldest == '' or tonumber(owed[i + 1]) < tonumber(oldest)) then oldest = owed[i + 1] end
+    if score >= 0 and (oldest == '' or tonumber(owed[i + 1]) < tonumber(oldest)) then
+      key, oldest = owed[i], owed[i + 1]
+    end
     if score > tonumber(limit) then count = count + 1 end
   end
-  return count, oldest, now
+  return count, oldest, now, key
 end
 
 -- Return what the key of the format holds when it is newer than the version that beat writes, or no version at all.

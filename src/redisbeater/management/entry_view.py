@@ -1,0 +1,336 @@
+"""``EntryView``: an entry as command line, page and JSON show it, a broken one and a mere declaration too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from redisbeater.context import Context
+from redisbeater.display import json_form, printable_json, text_of
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
+from redisbeater.model.fields import POLICIES, POLICY_FIELDS
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.meta import Failing, application_of, file_owner
+from redisbeater.model.policies import INHERIT
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
+from redisbeater.model.run import RunBrief
+from redisbeater.redaction import redacted, redacted_text
+from redisbeater.schedules import describe
+from redisbeater.schedules.english import zone_text
+from redisbeater.schedules.kinds import describe_in_brief, kind_of
+from redisbeater.store import Snapshot
+from redisbeater.store.quarantine import report_from
+
+
+class FieldDefault(NamedTuple):
+    """A field that is not set, its value in words, and its source: a setting, or ``default``."""
+
+    name: str
+    text: str
+    source: str
+
+
+def field_defaults(definition: Definition, defaults: Defaults) -> tuple[FieldDefault, ...]:
+    """Return the fields that a definition does not set."""
+    return tuple(_fields(definition, defaults))
+
+
+def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault]:
+    if definition.timezone is None:
+        yield FieldDefault("timezone", zone_text(defaults.zone) or "UTC", "the setting timezone")
+    policies = {name: field for name, field in POLICY_FIELDS.items() if field.group in POLICIES}
+    for name, policy in policies.items():
+        if getattr(definition, name) is INHERIT:
+            text = policy.kind.words(policy_value(definition, defaults, name))
+            yield FieldDefault(name, text, f"the setting redisbeater_{name}")
+    for name, policy in policies.items():
+        if policy.default is None is getattr(definition, name):
+            yield FieldDefault(name, "none", "default")
+
+
+#: The fields of each entry in the JSON of a listing, and further ones in the JSON of a single entry.
+LISTED = (
+    "name", "state", "next", "last_run_at", "runs", "schedule", "task",
+    "last_error", "tries", "failing_since", "retry_at", "late",
+)  # fmt: skip
+DETAILS = ("version", "labels", "disabled_until", "skip", "skipped", "description", "origin", "declaration")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryView:
+    """An entry as it is shown. What is shown of it is computed when it is asked for.
+
+    Attributes:
+        context: that of the app whose schedule it is.
+        name: its name.
+        snapshot: the entry as it was read; None: it is only declared.
+        stored: the entry; None: it cannot be read.
+        error: why it cannot be read, or was not stored.
+        next: when it is next due.
+        application: whose code declares it, if it is only declared.
+        changed: the newest line of its log about a change; None: there is none, or it was not read.
+        has_secrets: whether the values that ``redisbeater_redact`` names are in its definition.
+    """
+
+    context: Context = field(repr=False)
+    name: str
+    snapshot: Snapshot | None = None
+    stored: StoredEntry | None = None
+    error: str = ""
+    next: datetime | None = None
+    application: str = ""
+    changed: LogLine | None = None
+    has_secrets: bool = False
+
+    def checked(self) -> EntryView:
+        """Return it, or as broken if it cannot be shown: the application's code must not hide the other entries."""
+        try:
+            for name in ("schedule", "brief", "last_due_at", "disabled_until", "skip"):
+                getattr(self, name)  # a custom schedule may raise anything
+        except Exception as exc:
+            return replace(self, stored=None, next=None, error=text_of(exc))
+        return self
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is an entry, readable or not."""
+        return self.snapshot is not None and self.snapshot.exists
+
+    @cached_property
+    def state(self) -> str:
+        """Its state: enabled, disabled, finished, failing, broken; missing: the schedule names it, but has no such."""
+        snapshot = self.snapshot
+        if snapshot is not None and not snapshot.exists:
+            return "missing"
+        if self.stored is None or (snapshot is not None and snapshot.is_broken):
+            return "broken"
+        return self.stored.state
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether it is enabled; one that is disabled until a time to come is not."""
+        return self.stored is not None and self.stored.definition.enabled and self.disabled_until is None
+
+    @property
+    def is_dormant(self) -> bool:
+        """Whether its score says that it does not run."""
+        score = self.snapshot.score if self.snapshot else None
+        return score is not None and score.dormant
+
+    @property
+    def late(self) -> timedelta:
+        """How long it has been due."""
+        return self.stored.late(self.next) if self.stored else timedelta(0)
+
+    @property
+    def last_run_at(self) -> datetime | None:
+        """When it ran last."""
+        return self.stored.meta.last_run_at if self.stored else None
+
+    @cached_property
+    def last_due_at(self) -> datetime | None:
+        """When its last run was due: the fire time and its jitter."""
+        last = self.last_run_at
+        return self._policy.due_at(last) if self._policy and last else None
+
+    @property
+    def runs(self) -> int:
+        """How often it has run."""
+        return self.stored.meta.total_run_count if self.stored else 0
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.stored.definition.task if self.stored else ""
+
+    @property
+    def description(self) -> str:
+        """What somebody wrote about it."""
+        return self.stored.definition.description if self.stored else ""
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        """The zone of its local times."""
+        return self._zoned.zone if self.stored is None else self.stored.definition.zone(self._zoned.zone)
+
+    @cached_property
+    def schedule(self) -> str:
+        """Its schedule in words."""
+        return describe(self.stored.definition.schedule, self.zone) if self.stored else ""
+
+    @cached_property
+    def brief(self) -> str:
+        """Its schedule in words, without the zone of the app."""
+        zone = None if self.zone == self.context.zone else self.zone
+        return describe_in_brief(self.stored.definition.schedule, zone) if self.stored else ""
+
+    @property
+    def cron(self) -> str:
+        """Its cron text, and that with the numbers that its name decides, or an empty text if it has none."""
+        schedule = self.stored.definition.schedule if self.stored else None
+        return kind_of(schedule).cron_text(schedule)
+
+    @property
+    def skipped(self) -> str:
+        """How many fire times were skipped, by reason."""
+        skipped = self.stored.skipped if self.stored else {}
+        return ", ".join(f"{each.count_text} {reason}" for reason, each in skipped.items())
+
+    @cached_property
+    def skip(self) -> tuple[datetime, ...]:
+        """The fire times to come that are left out."""
+        if self._policy is None or self.stored is None:
+            return ()
+        return tuple(moment for moment in self._policy.skip if moment >= self.stored.now)
+
+    @cached_property
+    def disabled_until(self) -> datetime | None:
+        """Until when it is disabled, or None if it is not, or has no end of that."""
+        is_disabled = self.stored is not None and self.stored.is_disabled_for_now
+        return self._policy.disabled_until if self._policy and is_disabled else None
+
+    @property
+    def last_error(self) -> str:
+        """Why it is broken, or what went wrong when its run was to be sent last."""
+        if self.stored is None or self.snapshot is None:
+            return self.error
+        return report_from(self.snapshot.report)["reason"] if self.snapshot.is_broken else self.snapshot.last_error
+
+    @property
+    def tries(self) -> int:
+        """How often its run could not be sent, if it is failing."""
+        return self._failing.tries if self._failing else 0
+
+    @property
+    def failing_since(self) -> datetime | None:
+        """Since when its run cannot be sent."""
+        return self._failing.since if self._failing else None
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """When beat tries again to send its run."""
+        return self._failing.retry_at if self._failing else None
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from: dynamic; or a file or the code of an application, and whose."""
+        if self.snapshot is None:
+            return f"static, {self.application}"
+        if owner := file_owner(self.snapshot.origin):
+            return f"file, {owner}"
+        if self.snapshot.origin:
+            return f"static, {application_of(self.snapshot.origin)}"
+        return "dynamic" if self.snapshot.exists else ""
+
+    @property
+    def declaration(self) -> str:
+        """Why the declaration of that name in the code of an application could not be stored."""
+        text = self.snapshot.declaration if self.snapshot and self.stored else ""
+        return report_from(text)["reason"] if text else ""
+
+    @property
+    def version(self) -> str:
+        """The version of its definition."""
+        return self.stored.version if self.stored else ""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels, without secrets."""
+        return redacted(dict(self.stored.definition.labels), self.context.config.redact) if self.stored else {}
+
+    @cached_property
+    def definition(self) -> Definition | None:
+        """Its definition, or None if it cannot be read."""
+        definition = self.stored.definition if self.stored else None
+        if definition is None or self.has_secrets:
+            return definition
+        shown = {name: getattr(definition, name) for name in ("args", "kwargs", "options", "labels")}
+        return definition._replace(**redacted(shown, self.context.config.redact, in_texts=True))
+
+    @property
+    def text(self) -> str:
+        """Its definition as it is stored."""
+        text, patterns = self.snapshot.definition if self.snapshot else "", self.context.config.redact
+        if self.has_secrets:
+            return text
+        try:
+            return printable_json(redacted(json_text.from_text(text, "$"), patterns, in_texts=True))
+        except InvalidEntry:
+            return redacted_text(text, patterns)
+
+    @property
+    def parsed_definition(self) -> Any:
+        """The parsed definition; its text if it is no JSON, or nested too deeply for one."""
+        try:
+            return json_text.from_text(self.text, "$") if self.text else None
+        except InvalidEntry:
+            return self.text
+
+    @property
+    def defaults(self) -> Sequence[FieldDefault]:
+        """The fields that its definition does not set."""
+        return field_defaults(self.stored.definition, self._zoned.defaults) if self.stored else ()
+
+    def last_late(self, newest: Iterable[RunBrief]) -> timedelta | None:
+        """Return how late the last run was sent, or None if it is not among the newest runs."""
+        if self.last_due_at is None:
+            return None
+        sent = [run.sent_at for run in newest if run.sent_at is not None and self._is_last(run)]
+        return max(min(sent) - self.last_due_at, timedelta(0)) if sent else None
+
+    def _is_last(self, run: RunBrief) -> bool:
+        if run.moment is None or self.last_run_at is None:
+            return False
+        return abs(run.moment - self.last_run_at) < timedelta(milliseconds=1)  # one is stored as text, one as a number
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry as a JSON object in a listing."""
+        return {name: json_form(getattr(self, name)) for name in LISTED}
+
+    def details(self) -> dict[str, Any]:
+        """Return all that JSON has of the entry."""
+        return {
+            **self.as_dict(),
+            **{name: json_form(getattr(self, name)) for name in DETAILS},
+            "changed": self.changed
+            and {"what": self.changed.what, "at": json_form(self.changed.last), **self.changed.details},
+            "definition": self.parsed_definition,
+        }
+
+    @property
+    def _zoned(self) -> Context:
+        """The context in the zone that is stored for entries without their own."""
+        return self.context.in_zone(self.stored.zone) if self.stored else self.context
+
+    @property
+    def _failing(self) -> Failing | None:
+        return self.stored.failing if self.stored else None
+
+    @cached_property
+    def _policy(self) -> ResolvedPolicy | None:
+        return ResolvedPolicy.of(self.stored.definition, self._zoned.defaults) if self.stored else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewPage:
+    """A page of entries as they are shown.
+
+    Attributes:
+        entries: the entries, in the order that was asked for.
+        total: how many there are on all pages.
+        number: which page it is, from 1 on.
+        pages: how many there are, at least 1.
+        is_about: whether ``total`` may be a little too high: Redis found that many, and not all of them were read.
+    """
+
+    entries: Sequence[EntryView]
+    total: int
+    number: int
+    pages: int
+    is_about: bool = False

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from celery import Celery
+from support.pages import DOCS
+
+from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.dashboard.app import ACTIONS
+from redisbeater.dashboard.auth import ALL, OPERATE, VIEW, User
+from redisbeater.dashboard.words import verbs
+from redisbeater.management.entry_view import EntryView
+from redisbeater.management.verbs import VERBS, Verb
+
+PAGE = (DOCS / "http-api.rst").read_text(encoding="utf-8")
+
+#: An entry that cannot be read.
+BROKEN = EntryView(
+    context=Context.of(Celery("proj", broker="redis://", set_as_current=False)), name="report", error="no JSON"
+)
+
+
+def test_every_verb_is_a_command() -> None:
+    assert [name for name in VERBS if name not in redisbeater.commands] == []
+
+
+def test_every_verb_is_a_route_that_needs_its_right() -> None:
+    routes = {action.path: action.right.value for action in ACTIONS if action.method == "POST"}
+
+    assert {path: right for path, right in routes.items() if path.startswith(("/entries/", "/runs/"))} == {
+        f"/{verb.of}/{verb.name}": verb.right for verb in VERBS.values()
+    }
+
+
+def test_what_undoes_a_verb_is_a_verb() -> None:
+    assert {verb.undo for verb in VERBS.values()} - {""} <= set(VERBS)
+
+
+def test_the_page_on_the_interface_has_every_verb_with_its_right() -> None:
+    rows = re.findall(r"^   \* - (``/(?:entries|runs)/.+)\n     - (\w+)$", PAGE, re.MULTILINE)
+    documented = {path: right for paths, right in rows for path in re.findall(r"``(/\S+)``", paths)}
+
+    assert documented == {f"/{verb.of}/{verb.name}": verb.right for verb in VERBS.values()}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
+def test_a_verb_takes_a_note_and_who_does_it(verb: Verb) -> None:
+    assert {"note", "by"} <= set(verb.takes)
+
+
+def test_nobody_is_offered_what_the_right_is_missing_for() -> None:
+    assert {verb.right for verb in verbs(BROKEN, User("anna", OPERATE))} == {"operate"}
+    assert {verb.right for verb in verbs(BROKEN, User("bert", ALL))} == {"operate", "edit"}
+    assert verbs(BROKEN, User("carl", VIEW)) == []
+
+
+def test_what_does_not_fit_an_entry_is_not_offered() -> None:
+    offered = {verb.name for verb in verbs(BROKEN, User("bert", ALL))}
+
+    assert offered >= {"enable", "delete"}
+    assert not offered & {"disable", "trigger", "skip-next", "restore", "stop", "restart"}
