@@ -88,7 +88,7 @@ EFFECTS = {
     "A state of a run": (
         """
         from proj import context, store
-        from redisbeater.model.lost_run import judge
+        from redisbeater.beat.monitor import judge
         from redisbeater.model.run import State
         from redisbeater.store import Execution, new_holder
 

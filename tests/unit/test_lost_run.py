@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from moments import utc
 
+from redisbeater.beat.monitor import judge
 from redisbeater.model.definition import Definition
-from redisbeater.model.lost_run import judge
 from redisbeater.model.run import Payload, Run, State
 
 NOW = utc("2026-06-10 12:00")
