@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
+from celery import Celery
+from click.testing import CliRunner
+from click.testing import Result as CommandResult
 from run_site import RunSite
 
 from redisbeater import ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.management.runs.results import read_failures
 from redisbeater.model.run import Kind, State
 
@@ -291,3 +297,94 @@ def test_a_run_is_found_by_the_begin_of_its_id(site: RunSite) -> None:
     assert sorted(site.runs.find("5f0c9a1e")) == ["5f0c9a1e-1", "5f0c9a1e-2"]
     assert site.runs.find("5f0c9b*") == ["5f0c9b*-3"]
     assert site.runs.find("5f0c*1") == []
+
+
+# -- the command line
+
+
+def call(app: Celery, *arguments: str) -> CommandResult:
+    """Run a command of the command line in this process."""
+    return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
+
+
+@pytest.fixture
+def shop(site: RunSite) -> RunSite:
+    """A schedule with an entry that fails, one that is unstable, one whose run waits, a good one, and a new one."""
+    for name in ("bad", "odd", "slow", "good", "new"):
+        site.create(name)
+    for number, (name, state) in enumerate(
+        [("bad", S.SUCCESS), ("bad", S.FAILURE), ("bad", S.FAILURE), ("good", S.SUCCESS)]
+        + [("odd", S.FAILURE)] * 3
+        + [("odd", S.SUCCESS)]
+    ):
+        site.send(f"r{number}", name)
+        site.start(f"r{number}")
+        site.finish(f"r{number}", state, error="" if state is S.SUCCESS else "ValueError: no feed")
+    site.send("w", "slow")
+    site.clock.go_on(31)
+    ScheduleStore(site.app).delete("report")
+    return site
+
+
+def column(text: str, name: str) -> dict[str, str]:
+    """Return a column of a listing, by entry."""
+    head, *lines = text.splitlines()[1:]
+    start = head.index(name)
+    end = head.index("NEXT")
+    return {line.split()[0]: line[start:end].strip() for line in lines}
+
+
+def test_list_says_what_became_of_runs(shop: RunSite) -> None:
+    found = call(shop.app, "list", "--long").output
+
+    assert ", 1 failed, 1 waiting, 1 unstable" in found.splitlines()[0]
+    assert column(found, "RESULT") == {
+        "bad": "failed 2x: ValueError: no feed",
+        "odd": "unstable: 3 of 4 failed",
+        "slow": "waits, 1 unstarted",
+        "good": "ok",
+        "new": "never ran",
+    }
+
+
+@pytest.mark.parametrize(
+    ("results", "names"),
+    [
+        ("failed", {"bad"}), ("unstable", {"odd"}), ("waiting", {"slow"}), ("failed,unstable", {"bad", "odd"}),
+        ("ok", {"good"}), ("never", {"slow", "new"}), ("failed,ok", {"bad", "good"}), ("running", set()),
+    ],
+)  # fmt: skip
+def test_a_listing_is_filtered_by_results(shop: RunSite, results: str, names: set[str]) -> None:
+    assert set(call(shop.app, "list", "--result", results, "--names").stdout.split()) == names
+
+
+def test_a_listing_begins_with_what_failed_where_it_is_sorted_by_result(shop: RunSite) -> None:
+    names = call(shop.app, "list", "--sort", "result", "--names").stdout.split()
+
+    assert names[:2] == ["bad", "odd"]
+
+
+def test_the_json_of_an_entry_has_its_result(shop: RunSite) -> None:
+    shown = json.loads(call(shop.app, "show", "bad", "--json").output)["result"]
+
+    assert (shown["result"], shown["ends"], shown["failed_in_a_row"], shown["error"]) == (
+        "failed", "SFF", 2, "ValueError: no feed",
+    )  # fmt: skip
+
+
+def test_show_says_what_became_of_runs(shop: RunSite) -> None:
+    assert "  result       failed 2x: ValueError: no feed\n" in call(shop.app, "show", "bad").output
+
+
+def test_an_unknown_result_is_refused(shop: RunSite) -> None:
+    found = call(shop.app, "list", "--result", "bad")
+
+    assert (found.exit_code, "--result: expected failed, waiting, unstable" in found.output) == (2, True)
+
+
+@pytest.mark.one_server
+def test_without_records_of_runs_there_is_no_column(app: Celery) -> None:
+    ScheduleStore(app).create("report", "proj.report", 60.0)
+
+    assert "RESULT" not in call(app, "list").output
+    assert "runs are not recorded" in call(app, "list", "--result", "failed").output

@@ -29,16 +29,23 @@ from redisbeater.cli.table import STATE, View, aligned, head, table
 from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.management.entry_view import EntryView
+from redisbeater.management.entry_view import EntryView, with_results
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.runs.history import Recorded, late_words, lateness, outcome_words, read_recorded
-from redisbeater.management.search import SORTS, STATES, Filter, Search, checked_states
+from redisbeater.management.runs.history import (
+    Recorded,
+    check_tracked,
+    late_words,
+    lateness,
+    outcome_words,
+    read_recorded,
+)
+from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, Filter, Search, checked_states
 from redisbeater.management.why.facts import author_words
 from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import ENDS, Run
-from redisbeater.times import age_words, clock_words, date_words, relative_words
+from redisbeater.times import age_words, clock_words, date_words, relative_words, span_words
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
@@ -65,6 +72,7 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
     yield "next", _moment(entry.next, entry, view)
     yield "skips", ", ".join(f"{view.local(each, entry.zone):%Y-%m-%d %H:%M:%S %Z}" for each in entry.skip)
     last = recorded.last if recorded else None
+    yield "result", _result(entry)
     yield "last run", _last_run(last, entry, view) if last else _moment(entry.last_run_at, entry, view)
     yield "counts", ", ".join(filter(None, _counts(entry, view, recorded)))
     yield "policies", "; ".join(_policies(entry, defaults))
@@ -75,6 +83,16 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
     yield "tries", _tries(entry, view)
     yield "declaration", entry.declaration and f"not stored: {entry.declaration}"
     yield "definition", "" if entry.stored else entry.text
+
+
+def _result(entry: EntryView) -> str:
+    """Return what became of the last runs of the entry, and how long they usually take."""
+    found = entry.result
+    if found is None:
+        return ""
+    longest = f", 95 % in {span_words(found.longest)}" if found.longest else ""
+    usual = f"   usually takes {span_words(found.usual)}{longest}" if found.usual else ""
+    return f"{found.words}{usual}"
 
 
 def _changed(entry: EntryView, view: View) -> str:
@@ -172,6 +190,13 @@ def _policy(name: str, value: Any) -> str:
     default="",
     help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.",
 )
+@click.option(
+    "--result",
+    "results",
+    type=WORDS,
+    default="",
+    help=f"Show only entries with these results of their runs, with commas: {', '.join(RESULTS_ASKED)}.",
+)
 @click.option("--sort", type=click.Choice(SORTS), default="next", show_default=True, help="Order of the entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
@@ -189,6 +214,7 @@ def list_(
     enabled: bool | None,
     queue: str | None,
     states: list[str],
+    results: list[str],
     sort: str,
     limit: int | None,
     is_long: bool,
@@ -203,11 +229,14 @@ def list_(
     Examples:
       celery -A proj redisbeater list --prefix report --limit 20
       celery -A proj redisbeater list --task proj.tasks.report --state broken,failing,late --watch 2s
+      celery -A proj redisbeater list --result failed --sort result
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
     context = Context.of(app)
+    if results:
+        check_tracked(context)
     if states == ["deleted"]:
-        if task or queue or labels or enabled is not None:
+        if results or task or queue or labels or enabled is not None:
             raise BadInput("--state deleted: expected no other filter than --prefix")
 
         def draw_deleted() -> None:
@@ -220,19 +249,20 @@ def list_(
         raise BadInput("--state deleted: stands alone; list it without other states")
     try:
         chosen = checked_states(states, (*STATES, "deleted"))
+        chosen_results = checked_states(results, RESULTS_ASKED, "result")
     except ValueError as exc:
         raise BadInput(f"--{exc}") from exc
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
 
     def draw() -> None:
-        search = Search(context, wanted, states=chosen, sort=sort, progress=with_progress)
+        search = Search(context, wanted, states=chosen, sort=sort, results=chosen_results, progress=with_progress)
         if names_only and not as_json:
             names = search.names(limit)
             print_lines([shown(name, None) for name in names])
             if not names:
                 click.echo(_nothing(OperatorStore(app)), err=True)
             return
-        found = search.shown(limit)
+        found = with_results(context, search.shown(limit))
         if not found:
             click.echo(_nothing(OperatorStore(app)), err=as_json)
         elif as_json:
@@ -305,6 +335,7 @@ def show(
         click.echo(printable_json(entry.parsed_definition, indent=2))
         return
     recorded = read_recorded(context, name)
+    [entry] = with_results(context, [entry])
     if as_json:
         click.echo(printable_json({**entry.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
     else:

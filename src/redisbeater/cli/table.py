@@ -11,6 +11,7 @@ from unicodedata import combining, east_asian_width
 
 from redisbeater.display import shown
 from redisbeater.management.entry_view import EntryView
+from redisbeater.management.runs.results import RESULTS
 from redisbeater.management.search import LATE
 from redisbeater.schedules.english import zone_text
 from redisbeater.times import age_words, clock_words, date_words, duration_words
@@ -18,9 +19,13 @@ from redisbeater.times import age_words, clock_words, date_words, duration_words
 #: The name of the column of states.
 STATE = "STATE"
 
+#: The name of the column of results, which is there where runs are recorded.
+RESULT = "RESULT"
+
 _COLUMNS = (
     "NAME",
     STATE,
+    RESULT,
     "NEXT",
     "IN",
     "LAST",
@@ -33,7 +38,7 @@ _COLUMNS = (
 MOST_CELL = 80
 
 #: The columns that are cut where a terminal is too narrow, the first one first, and the characters that stay of each.
-_CUT_FIRST = {"SCHEDULE": 24, "TASK": 16, "NAME": 16}
+_CUT_FIRST = {"SCHEDULE": 24, RESULT: 28, "TASK": 16, "NAME": 16}
 
 #: States that the head counts, with those that need attention last.
 _COUNTED = ("disabled", "finished", "broken", "failing")
@@ -80,6 +85,10 @@ def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is
     number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
     late = sum(1 for entry in found if _lateness(entry, view) >= LATE)
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
+    results = Counter(entry.result.result for entry in found if entry.result)
+    counts += [
+        f"{results[result]:,} {result}" for result, facts in RESULTS.items() if facts.is_problem and results[result]
+    ]
     notes = [*counts, *([f"{late:,} late"] if late else []), *([] if is_led else ["no beat leads"])]
     notes += ["the schedule is paused"] if is_paused else []
     return f"{clock}   {', '.join([number, *notes])}"
@@ -87,7 +96,11 @@ def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is
 
 def table(found: Sequence[EntryView], view: View) -> list[str]:
     """Return the rows as aligned lines under a header."""
-    return aligned([_COLUMNS, *(_cells(entry, view) for entry in found)], view.width)
+    rows = [_COLUMNS, *(_cells(entry, view) for entry in found)]
+    if all(entry.result is None for entry in found):
+        place = _COLUMNS.index(RESULT)
+        rows = [(*row[:place], *row[place + 1 :]) for row in rows]
+    return aligned(rows, view.width)
 
 
 def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -117,6 +130,7 @@ def _cells(entry: EntryView, view: View) -> list[str]:
     return [
         entry.name,
         entry.state,
+        entry.result.words if entry.result else "-",
         *_next(entry, view),
         last,
         f"{entry.runs:,}",

@@ -12,6 +12,8 @@ from redisbeater.context import Context
 from redisbeater.display import json_form, printable_json, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.runs.history import newest_runs
+from redisbeater.management.runs.results import NEWEST, Ends, EntryResult, result_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import POLICIES, POLICY_FIELDS
@@ -57,7 +59,7 @@ def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault
 #: The fields of each entry in the JSON of a listing, and further ones in the JSON of a single entry.
 LISTED = (
     "name", "state", "next", "last_run_at", "runs", "schedule", "task",
-    "last_error", "tries", "failing_since", "retry_at", "late",
+    "last_error", "tries", "failing_since", "retry_at", "late", "result",
 )  # fmt: skip
 DETAILS = ("version", "labels", "disabled_until", "skip", "skipped", "description", "origin", "declaration")
 
@@ -76,6 +78,7 @@ class EntryView:
         application: whose code declares it, if it is only declared.
         changed: the newest line of its log about a change; None: there is none, or it was not read.
         has_secrets: whether the values that ``redisbeater_redact`` names are in its definition.
+        result: what became of its last runs; None: runs are not recorded, or were not read.
     """
 
     context: Context = field(repr=False)
@@ -87,6 +90,7 @@ class EntryView:
     application: str = ""
     changed: LogLine | None = None
     has_secrets: bool = False
+    result: EntryResult | None = None
 
     def checked(self) -> EntryView:
         """Return it, or as broken if it cannot be shown: the application's code must not hide the other entries."""
@@ -111,6 +115,11 @@ class EntryView:
         if self.stored is None or (snapshot is not None and snapshot.is_broken):
             return "broken"
         return self.stored.state
+
+    @cached_property
+    def ends(self) -> Ends:
+        """How its last runs ended."""
+        return Ends.from_text(self.snapshot.ends if self.snapshot else "")
 
     @property
     def is_enabled(self) -> bool:
@@ -315,6 +324,21 @@ class EntryView:
     @cached_property
     def _policy(self) -> ResolvedPolicy | None:
         return ResolvedPolicy.of(self.stored.definition, self._zoned.defaults) if self.stored else None
+
+
+def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryView]:
+    """Return entries with what became of their last runs; as they are where runs are not recorded."""
+    if not context.config.track_runs:
+        return list(entries)
+    newest = newest_runs(context, [entry.name for entry in entries if entry.exists], NEWEST)
+    return [_with_result(entry, newest.get(entry.name, ())) for entry in entries]
+
+
+def _with_result(entry: EntryView, runs: Sequence[RunBrief]) -> EntryView:
+    if entry.snapshot is None or not entry.exists:
+        return entry
+    queue = entry.stored.definition.options.get("queue") if entry.stored else None
+    return replace(entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or "")))
 
 
 @dataclass(frozen=True, kw_only=True)

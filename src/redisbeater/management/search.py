@@ -19,6 +19,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.entry_view import EntryView, ViewPage
+from redisbeater.management.runs.results import Result
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.log_line import LogLine
 from redisbeater.store import Snapshot, pages
@@ -35,16 +36,18 @@ LATE = timedelta(seconds=1)
 STATES = ("enabled", "disabled", "finished", "broken", "failing", "late")
 
 
-def checked_states(states: str | Collection[str] | None, known: Sequence[str] = STATES) -> frozenset[str]:
-    """Return states as a set, empty for all; one alone may be a text. ``known``: those that there are.
+def checked_states(
+    states: str | Collection[str] | None, known: Sequence[str] = STATES, what: str = "state"
+) -> frozenset[str]:
+    """Return states, or results, as a set, empty for all; one alone may be a text. ``known``: those that there are.
 
     Raises:
-        ValueError: one of them is no state.
+        ValueError: one of them is none.
     """
     found = (states,) if isinstance(states, str) else tuple(states or ())
     for state in found:
         if state not in known:
-            raise ValueError(f"state: expected {', '.join(known)}, got {quoted(state)}{_nearest(state, known)}")
+            raise ValueError(f"{what}: expected {', '.join(known)}, got {quoted(state)}{_nearest(state, known)}")
     return frozenset(found)
 
 
@@ -71,12 +74,16 @@ def _by_last(entry: EntryView) -> Any:
     return last is None, FAR_FUTURE - (last or FAR_FUTURE), entry.name
 
 
+#: The results in the order of a listing, what somebody should look at first.
+_RANKS: Mapping[Result, int] = {result: rank for rank, result in enumerate(Result)}
+
 #: The keys of the orders; the last part of each is the name.
 _KEYS: Mapping[str, Callable[[EntryView], Any]] = {
     "next": _by_next,
     "name": lambda entry: (entry.name,),
     "last": _by_last,
     "late": lambda entry: (-entry.late, *_by_next(entry)),
+    "result": lambda entry: (_RANKS[entry.ends.result], -entry.ends.failed_in_a_row, *_by_next(entry)),
 }
 
 #: The orders of a listing.
@@ -175,6 +182,12 @@ Progress = Callable[[Iterable[Any], str, int], Iterable[Any]]
 #: The states of whose entries Redis has lists.
 _INDEXED = frozenset(("finished", "failing", "late"))
 
+#: The results of whose entries, or runs, Redis has lists.
+LISTED_RESULTS = frozenset(("failed", "unstable", "waiting", "running"))
+
+#: The results that a listing may be asked for.
+RESULTS_ASKED = ("failed", "waiting", "unstable", "running", "ok", "never")
+
 #: How many entries of a search are kept as they were found, so that those of a first page need not be read again.
 MOST_KEPT = 200
 
@@ -190,7 +203,9 @@ class Search:
         wanted: selects entries.
         states: only entries in one of these; ``late`` is one. Empty: all.
         sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
-            first; the latest first.
+            first; the latest first; by result, those that failed first.
+        results: only entries with one of these results, by the ends of their runs: ``failed``, ``unstable``, ``ok``,
+            ``never``; or with a run that waits for a worker, or is executed: ``waiting``, ``running``. Empty: all.
         text: only entries with this text in their name, task or description, in any case.
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
@@ -203,6 +218,7 @@ class Search:
         *,
         states: Collection[str] = (),
         sort: str = "next",
+        results: Collection[str] = (),
         text: str = "",
         progress: Progress | None = None,
         decoder: Decoder | None = None,
@@ -210,6 +226,7 @@ class Search:
         self._context = context
         self._wanted = wanted
         self._states = frozenset(states)
+        self._results = frozenset(results)
         self._sort = sort
         self._text = text.casefold()
         self._progress = progress
@@ -228,7 +245,7 @@ class Search:
 
     def each(self, limit: int | None = None) -> Iterator[EntryView]:
         """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
-        most = None if self._sort == "last" else limit
+        most = None if self._sort in ("last", "result") or self._results else limit
         is_in_order = self.candidates is not None  # those that do not run come last, by their names
         for part in self._parts(most):
             number = 0
@@ -247,7 +264,7 @@ class Search:
 
     def names(self, limit: int | None = None) -> list[str]:
         """Return the names of :meth:`entries`, in the same order; by name alone no entry is read."""
-        if self._sort != "name" or self._states or not self._wanted.is_by_name:
+        if self._sort != "name" or self._states or self._results or not self._wanted.is_by_name:
             return [entry.name for entry in self.entries(limit)]
         names = self._scanned_names()
         return sorted({*names, *(entry.name for entry in self.unstored(names))})[:limit]
@@ -318,12 +335,23 @@ class Search:
         state is asked for.
         """
         others = self._states - _INDEXED
+        if self._results and self._results <= LISTED_RESULTS and not self._states:
+            return sorted(self._listed)
         if self._states and not others:
             return None
         terms = self._wanted.terms(self._text, is_disabled=others == {"disabled"})
         if terms is None:
             return self._scanned_names() if self._wanted.prefix else None
         return self._in_order(self._context.redis.contents.found_names(terms, self._wanted.prefix or ""), FOUND_PAGE)
+
+    @cached_property
+    def _listed(self) -> dict[str, set[str]]:
+        """The names of the entries that Redis lists under the wanted results, with these results."""
+        found: dict[str, set[str]] = {}
+        for result in self._results & LISTED_RESULTS:
+            for name in self._context.redis.runs.names_of(result):
+                found.setdefault(name, set()).add(result)
+        return found
 
     @property
     def _counter(self) -> Callable[[], int] | None:
@@ -414,6 +442,8 @@ class Search:
     def found(self, snapshot: Snapshot) -> EntryView | None:
         """Return the entry of a snapshot, or None if it is not wanted."""
         found = self._found(snapshot)
+        if found and self._results and found.name not in self._listed and found.ends.result not in self._results:
+            return None
         if found is None or not self._states or found.state in self._states:
             return found
         return found if "late" in self._states and found.late >= LATE else None
@@ -434,7 +464,8 @@ class Search:
 
     def unstored(self, seen: Collection[str]) -> Iterator[EntryView]:
         """Yield each declaration that could not be stored, unless an entry of that name was read."""
-        if not self._wanted.is_by_name or (self._states and "broken" not in self._states) or self._reports == 0:
+        is_asked = not self._results and (not self._states or "broken" in self._states)
+        if not self._wanted.is_by_name or not is_asked or self._reports == 0:
             return
         for name, report in self._context.redis.broken.declarations().items():
             if name not in seen and self._wanted.lets_name_through(name) and self._has_text(name):

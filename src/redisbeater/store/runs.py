@@ -33,6 +33,7 @@ from redisbeater.model.log_line import line_text
 from redisbeater.model.run import (
     COUNTED,
     FAILED,
+    WAITS_AFTER,
     NewRun,
     Payload,
     Run,
@@ -162,6 +163,9 @@ class Tally:
 
 #: How long the lease of an execution that died lasts: the broker may give its message out again until then.
 DROP_SECONDS = 10
+
+#: Of how many runs the entries are named.
+MOST_NAMED = 10_000
 
 #: How long runs are searched by the begin of their ids, and how many keys one step looks at.
 SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
@@ -455,6 +459,24 @@ class RunStore:
         return int(
             unless_wrong_type(self._connection, lambda client: client.zcount(self._keys.waiting, 0, latest)) or 0
         )
+
+    def names_of(self, result: str) -> set[str]:
+        """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.
+
+        Arguments:
+            result: ``failed``, ``unstable``, ``waiting`` or ``running``. Of 10,000 runs at most the entries are named.
+        """
+        if result in ("failed", "unstable"):
+            key = self._keys.failed if result == "failed" else self._keys.unstable
+            members = unless_wrong_type(self._connection, lambda client: client.zrange(key, 0, -1)) or ()
+            return {self._keys.name(member) for member in members if self._keys.is_entry(member)}
+        key = self._keys.waiting if result == "waiting" else self._keys.active
+        members = unless_wrong_type(self._connection, lambda client: client.zrange(key, 0, MOST_NAMED - 1)) or ()
+        now = self._connection.call(lambda client: client.time())[0]
+        state = State.SENT if result == "waiting" else State.STARTED
+        runs = (run for run in self._load(members) if run.state is state)
+        soon = from_unix(now - WAITS_AFTER.total_seconds())
+        return {run.name for run in runs if result != "waiting" or run.sent_at is None or run.sent_at < soon}
 
     def minutes(self) -> dict[datetime, Counter[State]]:
         """Return how many runs ended in which state, by the begin of five minutes in the last six hours, aware UTC."""
