@@ -26,9 +26,9 @@ MOST_FILES = 3
 
 _SECTION = re.compile(r"^(\S.*)\n-{3,}\n", re.MULTILINE)
 _BLOCK = re.compile(
-    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below|a new file)(?: ``(.+)``)?\n\n((?:   .*\n|\n)+)",
-    re.MULTILINE,
+    r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below) ``(.+)``\n\n((?:   .*\n|\n)+)", re.MULTILINE
 )
+_NEW_FILE = re.compile(r"^\.\. literalinclude:: (\S+)\n   :caption: ``(\S+)``, a new file\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,10 @@ def recipes() -> dict[str, list[Insertion]]:
         title: [
             Insertion(path, side, anchor, textwrap.dedent(text).strip("\n").splitlines())
             for path, side, anchor, text in _BLOCK.findall(body)
+        ]
+        + [
+            Insertion(path, "a new file", "", (DOCS / source).read_text(encoding="utf-8").splitlines())
+            for source, path in _NEW_FILE.findall(body)
         ]
         for title, body in zip(parts[::2], parts[1::2], strict=True)
     }
