@@ -86,6 +86,9 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
     else:
         yield "entries", states
+    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, "runs that nobody starts"))
+    if any(number for number, _ in results):
+        yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
     if not found.workers_report:
         yield "workers", NO_REPORTS.removeprefix("workers ")
     yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
@@ -169,7 +172,17 @@ def _broker(beat: BeatLine, view: View) -> str:
 @click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
 @click.option("--timeout", type=DURATION, default="3s", show_default=True, help="How long Redis may take.")
 @click.option(
-    "--strict", is_flag=True, help="Broken and failing entries are unhealthy, too, and workers that do not report runs."
+    "--strict",
+    is_flag=True,
+    help="Broken and failing entries are unhealthy, too, workers that do not report runs, and entries whose last run "
+    "failed.",
+)
+@click.option(
+    "--max-failed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="With --strict: how many entries may have failed.",
 )
 @as_json
 @command
@@ -180,6 +193,7 @@ def health(
     self_token: str,
     timeout: timedelta,
     strict: bool,
+    max_failed: int,
     as_json: bool,
 ) -> None:
     """Say in one line whether the schedule is healthy. Exit code 0: it is; 1: it is not.
@@ -187,6 +201,7 @@ def health(
     \b
     Examples:
       celery -A proj redisbeater health --max-late 5m
+      celery -A proj redisbeater health --strict --max-failed 3
       celery -A proj redisbeater health --require any --strict --json
     """
     found = ScheduleStore(app).health(
@@ -194,6 +209,7 @@ def health(
         require,
         self_token=self_token,
         strict=strict,
+        max_failed=max_failed,
         timeout=timeout.total_seconds(),
     )
     click.echo(printable_json(found.as_dict(), indent=2) if as_json else found.sentence)

@@ -582,6 +582,7 @@ class ScheduleStore:
         *,
         self_token: str = "",
         strict: bool = False,
+        max_failed: int = 0,
         timeout: float = 3.0,
     ) -> Health:
         """Return whether the schedule is healthy: a beat leads, or one runs, and nothing is later than ``max_late``.
@@ -592,7 +593,9 @@ class ScheduleStore:
             max_late: seconds, or a timedelta.
             require: ``"leader"`` or ``"any"``: that a beat leads, or that one runs.
             self_token: token, or host and process id, of one beat that alone must run.
-            strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
+            strict: whether broken and failing entries are unhealthy, workers that do not report runs, and entries of
+                which the last run failed.
+            max_failed: with ``strict``, how many of the latter there may be.
             timeout: seconds that Redis may take.
 
         Raises:
@@ -603,7 +606,12 @@ class ScheduleStore:
         late = timedelta(seconds=_seconds(max_late, "max_late"))
         pass_age = longest_pass(self._context.app.conf.beat_max_loop_interval or 0)
         limits = HealthLimits(
-            max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age
+            max_late=late,
+            require=require,
+            self_token=self_token,
+            strict=strict,
+            max_failed=max_failed,
+            longest_pass=pass_age,
         )
         return check_health(self._context, limits, timeout)
 

@@ -209,7 +209,9 @@ class Status:
         oldest_name: the name of that one.
         pause: the pause of the schedule; None: it is not paused.
         refusal: why the server refuses changes, and what to do; empty: it takes them, or does not say.
-        workers_report: False: 20 runs were recorded as sent, and no worker has ever reported one.
+        failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
+        unstarted: how many runs no worker has started for half a minute.
+        workers_report: False: no worker has ever reported a run, and one waits for half a minute, or 20 were sent.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
     """
@@ -229,6 +231,9 @@ class Status:
     oldest_name: str
     pause: Pause | None
     refusal: str = ""
+    failed: int = 0
+    unstable: int = 0
+    unstarted: int = 0
     workers_report: bool = True
     lock_left: timedelta | None = None
     lock_warning: str = ""
@@ -274,6 +279,9 @@ class Status:
             "oldest_name": self.oldest_name,
             "paused": self.pause,
             "refusal": self.refusal,
+            "failed": self.failed,
+            "unstable": self.unstable,
+            "unstarted": self.unstarted,
             "workers_report": self.workers_report,
             "beats": self.beats,
             "redis": self.server,
@@ -298,6 +306,7 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
     redis, config = context.redis, context.config
     found = redis.measures.read()
     beats, (holder, left) = tuple(beats_of(found.beats)), found.lock if config.lock_key else ("", None)
+    has_waited = found.unstarted > 0 or found.total("SENT") >= UNREPORTED
     status = Status(
         now=found.now,
         address=redis.address,
@@ -315,7 +324,10 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         oldest=timedelta(seconds=found.oldest_overdue),
         oldest_name=redis.keys.name(found.oldest_key),
         pause=pause_of(found.pause, lambda: found.now),
-        workers_report=not config.track_runs or found.total("STARTED") > 0 or found.total("SENT") < UNREPORTED,
+        failed=found.failed,
+        unstable=found.unstable,
+        unstarted=found.unstarted,
+        workers_report=not config.track_runs or found.total("STARTED") > 0 or not has_waited,
     )
     return status, context.in_zone(found.zone).zone
 
@@ -333,6 +345,9 @@ T = TypeVar("T")
 #: A problem: the check that found it, and what is wrong.
 Problem = tuple[str, str]
 
+#: How many entries that failed a problem names.
+MOST_FAILED = 5
+
 #: How long a broker may be away.
 LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
 
@@ -348,7 +363,9 @@ class HealthLimits:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
+        strict: whether broken and failing entries are unhealthy, workers that do not report runs, and entries of which
+            the last run failed.
+        max_failed: how many of the latter there may be.
         longest_pass: how old the line of a beat may be.
     """
 
@@ -356,6 +373,7 @@ class HealthLimits:
     require: Literal["leader", "any"] = "leader"
     self_token: str = ""
     strict: bool = False
+    max_failed: int = 0
     longest_pass: timedelta = LONGEST_PASS
 
 
@@ -365,7 +383,8 @@ class Health:
 
     Attributes:
         problems: what is wrong; empty: it is healthy.
-        failed: for each problem the check that found it: ``pass lead late redis broker entries workers``.
+        failed: for each problem the check that found it: ``pass lead late redis broker entries workers
+            results``.
         facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
     """
@@ -395,14 +414,24 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
     late_after = terms.max_late.total_seconds()
     try:
-        answer = answer_within(timeout, lambda: (read_status(context), context.redis.failing.late(late_after)))
+        answer = answer_within(timeout, lambda: _asked(context, late_after))
     except StoreError as exc:
         return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
     if answer is None:
         return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s")])
-    status, late = answer
+    status, late, failed = answer
     problems = list(_problems(status, late, terms))
+    if terms.strict and status.failed > terms.max_failed:
+        more = f" and {status.failed - len(failed):,} more" if status.failed > len(failed) else ""
+        problems.append(("results", f"{status.failed:,} failed: {', '.join(map(shown, failed))}{more}"))
     return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
+
+
+def _asked(context: Context, late_after: float) -> tuple[Status, Late, list[str]]:
+    """Return the status, what is late, and the names of entries that failed last."""
+    status = read_status(context)
+    failed = context.redis.runs.newest_failed(MOST_FAILED) if status.failed else []
+    return status, context.redis.failing.late(late_after), failed
 
 
 def answer_within(seconds: float, question: Callable[[], T]) -> T | None:

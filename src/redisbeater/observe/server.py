@@ -90,7 +90,8 @@ class Verdicts:
         """Return whether this beat and its schedule are healthy; waits for Redis, two seconds at most.
 
         Arguments:
-            strict: whether broken and failing entries, and workers that report nothing, are unhealthy.
+            strict: whether broken and failing entries, workers that report nothing, and entries of which the last run
+                failed are unhealthy.
         """
         live = self.live()
         problems = {**live.problems, **self._problems_of_broker()}
@@ -101,7 +102,7 @@ class Verdicts:
                 problems.setdefault(check, problem)
         if "lead" not in found.failed:
             self._unled_since = None
-        checks = ("pass", "lead", "late", "redis", "broker", *(("entries", "workers") if strict else ()))
+        checks = ("pass", "lead", "late", "redis", "broker", *(("entries", "workers", "results") if strict else ()))
         return Verdict(problems=problems, checks=checks, facts=_facts(self._beat, found, live))
 
     def _problems_of_broker(self) -> dict[str, str]:

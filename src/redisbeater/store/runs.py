@@ -460,6 +460,11 @@ class RunStore:
             unless_wrong_type(self._connection, lambda client: client.zcount(self._keys.waiting, 0, latest)) or 0
         )
 
+    def newest_failed(self, limit: int) -> list[str]:
+        """Return the names of the entries of which the last run failed, those that did so last first."""
+        members = self._members(self._keys.failed, "+inf", "-inf", 0, limit)
+        return [self._keys.name(member) for member in members if self._keys.is_entry(member)]
+
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.
 
