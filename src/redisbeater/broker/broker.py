@@ -133,13 +133,14 @@ class Broker:
         producer = self.producer
         if self._confirms is None:
             return publish_batch_of(producer)
-        self._confirms.is_one_by_one = one_by_one or host_seconds() < self._one_by_one_until
+        self._confirms.is_one_by_one = one_by_one or self._used_at < self._one_by_one_until
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def _confirm_one_by_one(self) -> None:
-        if host_seconds() >= self._one_by_one_until:  # log it once, though several batches of a claim may lose confirms
+        now = host_seconds()
+        if now >= self._one_by_one_until:  # log it once, though several batches of a claim may lose confirms
             logger.warning("RabbitMQ closed the channel and confirms were lost, confirming runs one by one for an hour")
-        self._one_by_one_until = host_seconds() + ONE_BY_ONE_SECONDS
+        self._one_by_one_until = now + ONE_BY_ONE_SECONDS
 
     def is_ready(self) -> bool:
         """Return whether a run may be sent now.

@@ -216,7 +216,11 @@ class ClaimDispatch:
         when the lease ends, they are given up: they must not keep all other entries from running.
         """
         try:
-            self._finish()
+            self._batch.requeue_in_flight()
+            self._commit()
+            if self._batch.broken:
+                self._refusals.quarantine_broken()
+            self._store.release(self.claim, list(self._batch.unsent))
         except StoreError as exc:
             if will_pass(exc) or host_seconds() < self.claim.ends_at:
                 raise
@@ -225,13 +229,6 @@ class ClaimDispatch:
                 self._batch.size,
                 exc,
             )
-
-    def _finish(self) -> None:
-        self._batch.requeue_in_flight()
-        self._commit()
-        if self._batch.broken:
-            self._refusals.quarantine_broken()
-        self._store.release(self.claim, list(self._batch.unsent))
 
     def _commit(self) -> None:
         """Commit done jobs; where another program changed an entry meanwhile, rebase its job and commit again."""

@@ -21,6 +21,7 @@ from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
+from redisbeater.model.reader import tracked_fields
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zones import zone_name
 from redisbeater.store import KEEP_DELETED, Snapshot
@@ -111,8 +112,8 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: Sc
         origin = edit.origin or snapshot.origin
         who = "an entry of a file would come back when that is applied" if file_owner(origin) else _COMES_BACK
         raise InvalidEntry("$.on_finish", f"{who}; use 'keep' or 'disable'")
-    if not context.config.track_runs:
-        check_tracking(edit)
+    if not context.config.track_runs and (fields := tracked_fields(edit.definition)):
+        check_tracking(edit, fields)
     return edit
 
 

@@ -365,9 +365,10 @@ class RunStore:
     @property
     def edit_terms(self) -> list[str]:
         """The last argument of an edit; none where runs are not tracked."""
+        if not self._config.track_runs:
+            return []
         prefix, limit, retention = self._terms
-        terms = {"prefix": prefix, "limit": int(limit), "retention": int(retention)}
-        return [_json(terms)] if self._config.track_runs else []
+        return [_json({"prefix": prefix, "limit": int(limit), "retention": int(retention)})]
 
     @property
     def _terms(self) -> list[str]:
