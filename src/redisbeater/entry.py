@@ -36,6 +36,7 @@ from redisbeater.model.fields import FIELDS as MODEL_FIELDS
 from redisbeater.model.fields import MOST_SKIPPED, ScheduleLike, TaskLike
 from redisbeater.model.meta import Failing, Meta
 from redisbeater.model.passed_values import (  # fmt: skip
+    check_number,
     checked_meta,
     dict_or_given,
     schedule_or_given,
@@ -338,8 +339,7 @@ class RedisScheduleEntry(ScheduleEntry):
             InvalidEntry: it has no next fire time, or more than 100 would be left out.
             ValueError: ``n`` is not from 1 to 100.
         """
-        if type(n) is not int or not 1 <= n <= MOST_SKIPPED:
-            raise ValueError(f"n: expected a whole number from 1 to {MOST_SKIPPED}, got {quoted(n)}")
+        check_number("n", n, MOST_SKIPPED)
         return self._write(SkipNext(name=check_name(self.name), count=n, undo=undo, author=Author.of(by, note)))
 
     def definition(self) -> Definition:
