@@ -39,6 +39,7 @@ from redisbeater.model.passed_values import (  # fmt: skip
     check_number,
     checked_meta,
     dict_or_given,
+    list_or_given,
     schedule_or_given,
     task_or_given,
     unknown_field,
@@ -189,14 +190,14 @@ class RedisScheduleEntry(ScheduleEntry):
             raise unknown_field(next(iter(unknown)), (*FIELDS, "relative"))
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
-        self.task = task if isinstance(task, str) else task_or_given(task)
+        self.task = task_or_given(task)
         self.schedule = schedule_or_given(schedule, name, relative=relative)
         if isinstance(self.schedule, BaseSchedule):
             self.schedule.app = self.app
         self.total_run_count = total_run_count or 0
-        self.args = [] if args is None else list(args) if isinstance(args, tuple) else args
-        self.kwargs = kwargs if type(kwargs) is dict else dict_or_given(kwargs)
-        self.options = options if type(options) is dict else dict_or_given(options)
+        self.args = list_or_given(args)
+        self.kwargs = dict_or_given(kwargs)
+        self.options = dict_or_given(options)
         self.labels = dict_or_given(labels)
 
     @classmethod
