@@ -36,8 +36,10 @@ from redisbeater.model.fields import FIELDS as MODEL_FIELDS
 from redisbeater.model.fields import MOST_SKIPPED, ScheduleLike, TaskLike
 from redisbeater.model.meta import Failing, Meta
 from redisbeater.model.passed_values import (  # fmt: skip
+    check_number,
     checked_meta,
     dict_or_given,
+    list_or_given,
     schedule_or_given,
     task_or_given,
     unknown_field,
@@ -193,14 +195,14 @@ class RedisScheduleEntry(ScheduleEntry):
         self.deadline, self.once, self.disable_after_failures = deadline, once, disable_after_failures
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
-        self.task = task if isinstance(task, str) else task_or_given(task)
+        self.task = task_or_given(task)
         self.schedule = schedule_or_given(schedule, name, relative=relative)
         if isinstance(self.schedule, BaseSchedule):
             self.schedule.app = self.app
         self.total_run_count = total_run_count or 0
-        self.args = [] if args is None else list(args) if isinstance(args, tuple) else args
-        self.kwargs = kwargs if type(kwargs) is dict else dict_or_given(kwargs)
-        self.options = options if type(options) is dict else dict_or_given(options)
+        self.args = list_or_given(args)
+        self.kwargs = dict_or_given(kwargs)
+        self.options = dict_or_given(options)
         self.labels = dict_or_given(labels)
 
     @classmethod
@@ -343,8 +345,7 @@ class RedisScheduleEntry(ScheduleEntry):
             InvalidEntry: it has no next fire time, or more than 100 would be left out.
             ValueError: ``n`` is not from 1 to 100.
         """
-        if type(n) is not int or not 1 <= n <= MOST_SKIPPED:
-            raise ValueError(f"n: expected a whole number from 1 to {MOST_SKIPPED}, got {quoted(n)}")
+        check_number("n", n, MOST_SKIPPED)
         return self._write(SkipNext(name=check_name(self.name), count=n, undo=undo, author=Author.of(by, note)))
 
     def definition(self) -> Definition:

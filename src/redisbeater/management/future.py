@@ -19,6 +19,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.passed_values import check_number
 from redisbeater.model.plan import plan
 from redisbeater.model.policies import Anchor
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -343,5 +344,4 @@ def _score_of(snapshot: Snapshot) -> datetime | None:
 def _check(within: Any, limit: Any) -> None:
     if within is not None and within < timedelta():
         raise ValueError(f"within: expected a time that is not negative, got {quoted(within)}")
-    if type(limit) is not int or not 1 <= limit <= MOST_LISTED_RUNS:
-        raise ValueError(f"limit: expected a whole number from 1 to {MOST_LISTED_RUNS}, got {quoted(limit)}")
+    check_number("limit", limit, MOST_LISTED_RUNS)

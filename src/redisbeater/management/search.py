@@ -21,6 +21,7 @@ from redisbeater.management.blanking import redacted_line
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.passed_values import check_number
 from redisbeater.store import Snapshot, pages
 from redisbeater.store.contents import FOUND_PAGE, PAGE
 from redisbeater.times import FAR_FUTURE
@@ -587,7 +588,6 @@ class _Page:
 
 
 def _check(limit: Any, cursor: Any) -> None:
-    if type(limit) is not int or not 1 <= limit <= MOST_ENTRIES:
-        raise ValueError(f"limit: expected a whole number from 1 to {MOST_ENTRIES}, got {quoted(limit)}")
+    check_number("limit", limit, MOST_ENTRIES)
     if cursor is not None and not (isinstance(cursor, str) and cursor):
         raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {quoted(cursor)}")

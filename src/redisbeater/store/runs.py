@@ -27,7 +27,18 @@ from redisbeater.config.settings import Config
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.model.log_line import line_text
-from redisbeater.model.run import COUNTED, NewRun, Payload, Run, RunBrief, RunCounts, State, process_of, stored_time
+from redisbeater.model.run import (
+    COUNTED,
+    NewRun,
+    Payload,
+    Run,
+    RunBrief,
+    RunCounts,
+    State,
+    process_of,
+    read_count,
+    stored_time,
+)
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
@@ -534,7 +545,7 @@ class RunStore:
 
         stored = unless_wrong_type(self._connection, read) or [None] * len(fields)
         *numbers, buffered = stored
-        counts = dict(zip((*COUNTED, "failures"), map(_whole, numbers), strict=True))
+        counts = dict(zip((*COUNTED, "failures"), map(read_count, numbers), strict=True))
         return RunCounts(**counts, buffered=self._keys.run_id(buffered or ""))
 
     def has_reported(self) -> bool:
@@ -549,7 +560,7 @@ class RunStore:
         and ``ms <task>`` their milliseconds in all.
         """
         stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.totals))
-        return {field: _whole(text) for field, text in (stored or {}).items()}
+        return {field: read_count(text) for field, text in (stored or {}).items()}
 
     def events(self) -> Notifier:
         """Return a listener for changes of runs."""
@@ -579,11 +590,6 @@ def _range(before: datetime | None, at: datetime | None) -> tuple[str, str]:
     if at is not None:
         return to_unix(at), to_unix(at)
     return (f"({to_unix(before)}" if before else "+inf"), "-inf"
-
-
-def _whole(text: Any) -> int:
-    digits = str(text)
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else 0
 
 
 def _countdown(run: Run) -> float:
