@@ -153,7 +153,7 @@ class Broker:
             try:
                 self._close()
                 self._connect()
-            except Exception as exc:
+            except Exception as exc:  # kombu and each of its transports have errors of their own
                 self.mark_unavailable(exc)
                 return False
         if self.is_unavailable:  # also if something else has connected since, as a request to stop a run does
@@ -175,7 +175,7 @@ class Broker:
         self._drop()
         try:
             self._connect()
-        except Exception:
+        except Exception:  # as above
             self._drop()
             return False
         return True

@@ -21,7 +21,7 @@ from redisbeater.dispatch.publication import Publication, Refusals
 from redisbeater.dispatch.resends import Resends, announce_recorded, facts_of_skip
 from redisbeater.dispatch.resources import Resources, SlowTasks
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
@@ -161,7 +161,7 @@ class ClaimDispatch:
     def _is_slow(self, claimed: ClaimedEntry) -> bool:
         try:
             definition, _ = self._resources.context.reader.read(claimed.name, claimed.definition)
-        except Exception:  # it is quarantined when its turn comes
+        except InvalidEntry:  # it is quarantined when its turn comes
             return False
         return definition.task in self._resources.slow_tasks
 
@@ -269,7 +269,7 @@ def _commitment(job: Job) -> Commitment:
     for is_second in (False, True):
         try:
             return job.commitment()
-        except Exception:
+        except Exception:  # a handler of a signal; whatever it is, a run that was sent must not be sent again
             if is_second:
                 logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
     return job.bare_commitment()

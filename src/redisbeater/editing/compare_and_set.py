@@ -17,7 +17,7 @@ from redisbeater.display import quoted, text_of
 from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Author, Edit, announce, announce_edits, check_tracking, log_edit
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
+from redisbeater.exceptions import EditConflict, InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
@@ -151,7 +151,7 @@ def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
     for snapshot in context.redis.load_many(list(result.pending)):
         try:
             edits.append(applied(result.pending[snapshot.name], snapshot, context, codec))
-        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+        except RedisBeaterError as exc:
             result.fail(snapshot.name, exc)
     return edits
 

@@ -82,9 +82,7 @@ def runs_from(stored: StoredEntry, defaults: Defaults, start: datetime | None = 
         for fire_time in islice(_fire_times(stored, policy, start if limit is None else None), limit):
             if start is None or fire_time >= start:
                 yield _run(fire_time, policy, stored)
-    except InvalidEntry:
-        raise
-    except Exception as exc:  # a custom schedule is the application's code
+    except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {text_of(exc)}") from exc
 
 

@@ -15,7 +15,7 @@ from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -60,8 +60,7 @@ class FutureRuns(NamedTuple):
     def seconds(self, start: datetime, end: datetime, most: int) -> Iterator[int]:
         """Yield the UNIX seconds of the runs that are due from one instant up to another, at most ``most``."""
         left = self.runs_left
-        # The end of the calendar, or of the steps; or a custom schedule, the application's code, raises something.
-        with suppress(Exception):
+        with suppress(InvalidEntry, OverflowError):
             for fire_time in self._fire_times(start - self.policy.jitter, end):
                 end_if_cancelled()
                 due_at = self.policy.due_at(fire_time)
@@ -159,7 +158,7 @@ def _count(context: Context, stored: StoredEntry) -> Count:
             return Count(1)
         newest = policy.timetable.newest(first, stored.now)
         count = policy.timetable.count(first, newest)
-    except Exception:  # a custom schedule is the application's code; or its fire times take too many steps
+    except (InvalidEntry, OverflowError):
         return Count(1, is_at_least=True)
     number = count.number - sum(first < moment <= newest for moment in policy.skip)
     if policy.max_runs is not None:
@@ -332,7 +331,7 @@ class _Agenda:
             stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
             defaults = self._context.in_zone(stored.zone).defaults
             yield from runs_from(stored, defaults, self._start)
-        except Exception:  # a custom schedule is the application's code, and must not hide the other entries
+        except (RedisBeaterError, OverflowError):
             return
 
 

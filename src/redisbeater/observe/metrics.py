@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
@@ -213,7 +213,7 @@ class EntryMetrics:
             definition, _ = self._context.reader.read(snapshot.name, snapshot.definition)
             last = Meta.from_text(snapshot.meta, snapshot.recorded_run).last_run_at
             task = definition.task
-        except Exception:  # it is broken, or a custom schedule raises: the entry is still there
+        except InvalidEntry:  # it is still there
             last, task = None, ""
         return EntryNumbers(
             name=snapshot.name,

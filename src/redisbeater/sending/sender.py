@@ -61,7 +61,7 @@ class Sender:
             try:
                 self._has_begun = True
                 return apply_async(*args, **options)
-            except Exception as exc:
+            except Exception as exc:  # the broker, or the task's own apply_async; raised again
                 self._error = None if _was_executed(exc) else exc
                 raise
 
