@@ -151,7 +151,7 @@ def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
     for snapshot in context.redis.load_many(list(result.pending)):
         try:
             edits.append(applied(result.pending[snapshot.name], snapshot, context, codec))
-        except RedisBeaterError as exc:
+        except (RedisBeaterError, OverflowError) as exc:  # only its own entry may suffer
             result.fail(snapshot.name, exc)
     return edits
 
