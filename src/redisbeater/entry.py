@@ -35,7 +35,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.fields import FIELDS as MODEL_FIELDS
 from redisbeater.model.fields import MOST_SKIPPED, ScheduleLike, TaskLike
 from redisbeater.model.meta import Failing, Meta
-from redisbeater.model.passed_values import (  # fmt: skip
+from redisbeater.model.passed_values import (
     check_number,
     checked_meta,
     dict_or_given,
