@@ -111,11 +111,16 @@ class Chaos:
         for name in self.names:
             self._store.disable(name)
         deadline = time.monotonic() + END_TIMEOUT_SECONDS
-        while self._redis.runs.active_ids(1) or self._client.zcard(self._redis.keys.resend):
+        while self._has_runs():
             if time.monotonic() > deadline:
                 break
             self._step(has_faults=False)
         self._look()
+
+    def _has_runs(self) -> bool:
+        """Return whether a run is active or to be sent, at one instant: runs pass from one list to the other."""
+        keys, pipeline = self._redis.keys, self._client.pipeline(transaction=True)
+        return any(pipeline.zcard(keys.active).zcard(keys.resend).execute())
 
     def records(self) -> list[Record]:
         runs = [run for name in self.names for run in self._redis.runs.history(name, 10_000)]

@@ -601,7 +601,7 @@ QUARANTINE = (
     ),
     Mutant(
         name="one-broken-entry-stops-all",
-        path="dispatch/job.py",
+        path="schedules/kind.py",
         old="if isinstance(error, Exception) and not isinstance(error, InvalidEntry):",
         new="if False:",
         harm="A custom schedule that raises an error keeps all other entries from running.",

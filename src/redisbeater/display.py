@@ -46,7 +46,7 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> str:
     """Return the text of a value, whose class may be unable to return one; that of an error without secrets."""
     try:
         text = convert(value)
-    except Exception:
+    except Exception:  # anybody's class
         return f"({'an error' if isinstance(value, BaseException) else type(value).__name__} without a text)"
     return without_secrets(text) if isinstance(value, BaseException) else text
 

@@ -82,10 +82,19 @@ def check_new_name(name: Any) -> str:
         InvalidEntry: as for :func:`check_name`, or it is blank, holds a character that forges log lines or drives
             terminals, or would be a key of a schedule with a longer prefix.
     """
-    refuse_unsafe("$.name", check_name(name, ""))
+    refuse_confusing(check_name(name, ""))
+    return name
+
+
+def refuse_confusing(name: str) -> None:
+    """Refuse a name that an entry can have, but not be given: people and other schedules would misread it.
+
+    Raises:
+        InvalidEntry: as for :func:`check_new_name`.
+    """
+    refuse_unsafe("$.name", name)
     if found := _OF_ANOTHER.match(name):
         raise InvalidEntry("$.name", f"{quoted(name)} would be a key of a schedule itself: {found[1]!r} behind '::'")
-    return name
 
 
 def refuse_unsafe(path: str, text: str) -> None:

@@ -125,7 +125,7 @@ class RedisScheduler(Scheduler):
             return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
-        except Exception as exc:
+        except Exception as exc:  # Celery's code, the application's or a bug: beat goes on, and tries again later
             beat.fault.failed(exc)
             self._give_up_claim_and_lock()
             return min(beat.fault.retry_in, beat.max_wait)
@@ -180,7 +180,7 @@ class RedisScheduler(Scheduler):
             self._finish_dispatch()
         except StoreError:  # the next pass finishes it
             pass
-        except Exception as exc:
+        except Exception as exc:  # as in tick()
             self._beat.fault.failed(exc)
             self._dispatch = None  # its leases end by themselves
         with suppress(Exception):
@@ -353,7 +353,7 @@ class RedisScheduler(Scheduler):
             beat.broker.close()
             self._observer.end()
             super().close()
-        except Exception:
+        except Exception:  # Celery's signal handler calls it, and brokers raise as they like
             logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
         finally:
             self._is_closing = False

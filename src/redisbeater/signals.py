@@ -77,7 +77,7 @@ class _Signal(Signal):
         began_at = time.monotonic()
         try:
             return receiver(signal=self, sender=sender, **named)
-        except Exception as exc:
+        except Exception as exc:  # the application's receivers
             self._log_failure(_name_of(receiver), exc)
             return exc
         finally:

@@ -552,7 +552,7 @@ def test_a_custom_schedule_that_raises_is_refused_at_once(gong_app: Celery) -> N
     store = ScheduleStore(gong_app)
 
     with store.bulk() as bulk:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(InvalidEntry, match=r"^\$\.schedule: ZeroDivisionError: "):
             bulk.upsert(RedisScheduleEntry("bad", "proj.work", Moody(), app=gong_app))
         bulk.upsert(RedisScheduleEntry("good", "proj.work", Gong(), app=gong_app))
 

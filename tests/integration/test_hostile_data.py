@@ -439,8 +439,8 @@ def test_a_receipt_of_another_type_does_not_keep_beat_from_claiming(make_app: Ma
 # The lock
 
 
-@pytest.mark.parametrize("kind", ["list", "set", "zset", "hash"])
-def test_a_lock_of_another_type_is_logged_once_and_beat_stands_by(
+@pytest.mark.parametrize("kind", ["list", "set", "zset", "hash", "string"])
+def test_a_lock_that_holds_no_token_is_logged_once_and_beat_stands_by(
     app: Celery,
     make_scheduler: MakeScheduler,
     client: redis.Redis,
@@ -453,6 +453,8 @@ def test_a_lock_of_another_type_is_logged_once_and_beat_stands_by(
     save_due(app, "good")
     scheduler.tick()
     put(":lock", kind)
+    if kind == "string":
+        client.set(f"{prefix}:lock", "")
 
     for _ in range(4):
         scheduler.tick()

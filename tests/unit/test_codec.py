@@ -396,6 +396,20 @@ def test_an_error_of_a_custom_class_on_reading_is_reported_with_its_name() -> No
         ScheduleCodec({TIDE: Tide}).decode(stored)
 
 
+def test_a_custom_class_that_returns_no_schedule_is_named() -> None:
+    class Forgetful(Tide):
+        @classmethod
+        def from_redisbeater(cls, data: Any) -> Any:
+            cls(data)
+
+    stored = {"__type__": "custom", "import_path": TIDE, "data": 5}
+
+    with pytest.raises(
+        InvalidEntry, match=r"^\$.schedule.data: .*Tide.from_redisbeater: expected a schedule, got None"
+    ):
+        ScheduleCodec({TIDE: Forgetful}).decode(stored)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-100, 100) | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=2),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, local, sequence, utc
 from support.examples import examples
 
+from redisbeater import InvalidEntry, StoreUnavailable
 from redisbeater.schedules import clocked, next_fire_time, rrule
 
 UTC = timezone.utc
@@ -357,10 +358,40 @@ def test_a_custom_schedule_that_does_not_advance_has_finished() -> None:
     assert next_fire_time(Once(), timezone.utc, after) is None
 
 
-def test_an_error_of_a_custom_schedule_is_not_hidden() -> None:
-    class Broken(BaseSchedule):
-        def remaining_estimate(self, last_run_at: datetime) -> timedelta:
-            raise ZeroDivisionError("no tide")
+class Answering(BaseSchedule):
+    """A custom schedule that raises, or returns something, when it is asked how long it waits."""
 
-    with pytest.raises(ZeroDivisionError, match="no tide"):
-        next_fire_time(Broken(), UTC, utc("2026-01-01"))
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def remaining_estimate(self, last_run_at: datetime) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("no tide"), OverflowError("no tide"), StoreUnavailable("no tide")], ids=repr
+)
+def test_whatever_the_class_of_a_schedule_raises_is_an_invalid_schedule(error: Exception) -> None:
+    with pytest.raises(InvalidEntry, match=rf"^\$\.schedule: {type(error).__name__}: no tide$") as raised:
+        next_fire_time(Answering(error), UTC, utc("2026-01-01"))
+
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("answer", ["soon", 60, float("nan")], ids=repr)
+def test_a_schedule_that_returns_no_wait_is_invalid(answer: Any) -> None:
+    with pytest.raises(InvalidEntry, match=r"^\$\.schedule: TypeError: "):
+        next_fire_time(Answering(answer), UTC, utc("2026-01-01"))
+
+
+def test_what_celery_raises_for_a_solar_schedule_is_an_invalid_schedule() -> None:
+    with pytest.raises(InvalidEntry, match=r"^\$\.schedule: ValueError: year 10000"):
+        next_fire_time(solar("sunset", 48.2, 16.4), UTC, datetime(9999, 12, 31, 23, tzinfo=timezone.utc))
+
+
+def test_an_interrupt_within_the_class_of_a_schedule_is_no_error_of_it() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        next_fire_time(Answering(KeyboardInterrupt()), UTC, utc("2026-01-01"))

@@ -231,7 +231,7 @@ def test_fields_of_other_programs_are_ignored() -> None:
         ),
         *(
             pytest.param("once", value, "expected true or false, got", id=f"once-{value!r}")
-            for value in (1, "yes", None)
+            for value in (1, 0, "yes", None)
         ),
         *(
             pytest.param(

@@ -13,7 +13,7 @@ from redisbeater.clock import Backoff
 from redisbeater.context import Context
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry_name import is_unreserved
-from redisbeater.exceptions import SchedulePaused, StoreError, StoreUnavailable
+from redisbeater.exceptions import InvalidEntry, SchedulePaused, StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
 from redisbeater.store import Snapshot
 from redisbeater.store.failure import is_refusal
@@ -192,7 +192,7 @@ class Edits:
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
             due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
-        except Exception:  # a broken entry; its quarantine says why
+        except (InvalidEntry, OverflowError):  # its quarantine says why
             logger.info("entry %r edited, it cannot be read", snapshot.name)
             return
         if not stored.definition.enabled:

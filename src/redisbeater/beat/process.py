@@ -140,7 +140,7 @@ def _carry_out(steps: tuple[Callable[[], None], ...]) -> None:
         except StoreUnavailable as exc:
             _report(str(exc))
             return
-        except Exception:
+        except Exception:  # the other steps are carried out all the same
             logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
 
 

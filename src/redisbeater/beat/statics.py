@@ -21,9 +21,10 @@ from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Author, announce
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import is_unreserved
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import application_of
+from redisbeater.schedules.kind import PLANNING, BrokenByCode
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
@@ -76,8 +77,9 @@ def _upserts(
     failures: dict[str, Exception] = {}
     for name, fields in declared.items():
         try:
-            upserts[str(name)] = _upsert(context, _entry(context.app, name, fields, entry_class))
-        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+            with PLANNING:  # the class of entries may be the application's own
+                upserts[str(name)] = _upsert(context, _entry(context.app, name, fields, entry_class))
+        except InvalidEntry as exc:
             failures[str(name)] = exc
     return upserts, failures
 
@@ -132,13 +134,11 @@ def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Excepti
 
 def _report(context: Context, name: str, failure: Exception) -> None:
     reason = text_of(failure)
-    if isinstance(failure, RedisBeaterError):
-        extra = event("entry_broken", name=name, reason=reason)
-        logger.error("static entry %r cannot be stored: %s", name, reason, extra=extra)
+    extra = event("entry_broken", name=name, reason=reason)
+    if isinstance(failure, BrokenByCode):
+        logger.error("static entry %r cannot be planned", name, exc_info=failure.__cause__, extra=extra)
     else:
-        reason = f"$.schedule: {type(failure).__name__}: {reason}"
-        extra = event("entry_broken", name=name, reason=reason)
-        logger.error("static entry %r cannot be planned", name, exc_info=failure, extra=extra)
+        logger.error("static entry %r cannot be stored: %s", name, reason, extra=extra)
     context.redis.broken.report_declaration(name, reason, application=context.application)
     entry_broken.send(name, name=name, reason=shown(reason))
 

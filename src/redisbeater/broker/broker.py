@@ -133,13 +133,14 @@ class Broker:
         producer = self.producer
         if self._confirms is None:
             return publish_batch_of(producer)
-        self._confirms.is_one_by_one = one_by_one or host_seconds() < self._one_by_one_until
+        self._confirms.is_one_by_one = one_by_one or self._used_at < self._one_by_one_until
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def _confirm_one_by_one(self) -> None:
-        if host_seconds() >= self._one_by_one_until:  # log it once, though several batches of a claim may lose confirms
+        now = host_seconds()
+        if now >= self._one_by_one_until:  # log it once, though several batches of a claim may lose confirms
             logger.warning("RabbitMQ closed the channel and confirms were lost, confirming runs one by one for an hour")
-        self._one_by_one_until = host_seconds() + ONE_BY_ONE_SECONDS
+        self._one_by_one_until = now + ONE_BY_ONE_SECONDS
 
     def is_ready(self) -> bool:
         """Return whether a run may be sent now.
@@ -152,7 +153,7 @@ class Broker:
             try:
                 self._close()
                 self._connect()
-            except Exception as exc:
+            except Exception as exc:  # kombu and each of its transports have errors of their own
                 self.mark_unavailable(exc)
                 return False
         if self.is_unavailable:  # also if something else has connected since, as a request to stop a run does
@@ -174,7 +175,7 @@ class Broker:
         self._drop()
         try:
             self._connect()
-        except Exception:
+        except Exception:  # as above
             self._drop()
             return False
         return True

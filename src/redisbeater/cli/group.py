@@ -67,7 +67,7 @@ def _within_time(ctx: click.Context, find: Callable[[OperatorStore], list[str]])
             worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(store)),), daemon=True)
             worker.start()
             worker.join(TIMEOUT_SECONDS)
-    except Exception:
+    except Exception:  # the application's module, and whatever a shell must not show
         return []
     return sorted(filter(PLAIN_WORD.fullmatch, found))
 
@@ -75,7 +75,7 @@ def _within_time(ctx: click.Context, find: Callable[[OperatorStore], list[str]])
 def _quietly(work: Callable[[], None]) -> None:
     try:
         work()
-    except Exception:
+    except Exception:  # Redis may be away, or the application's code fail
         return
 
 

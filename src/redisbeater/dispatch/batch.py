@@ -11,10 +11,11 @@ from typing import NamedTuple, TypeVar
 
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
-from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
+from redisbeater.dispatch.job import BY_CODE, Job
 from redisbeater.dispatch.resources import Resources
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules.kind import BrokenByCode
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.store.snapshot import oversized
 
@@ -148,8 +149,6 @@ class Batch:
 #: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
 GATHER_SECONDS = 0.05
 
-_MAKING_RUNS = broken_by_code("$")
-
 Item = TypeVar("Item")
 Planned = TypeVar("Planned")
 
@@ -222,6 +221,6 @@ def _catch_up(planned: PlannedEntry, claim: Claim, resources: Resources, count: 
 def _with_runs(job: Job, first: int, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
     """Return a job with its next ``count`` runs."""
     now = claim.server_time(at)
-    with _MAKING_RUNS:
+    with BY_CODE:
         runs = job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, now)
     return PlannedEntry(job, first, runs)

@@ -21,7 +21,7 @@ from redisbeater.dispatch.publication import Publication, Refusals
 from redisbeater.dispatch.resends import Resends, announce_recorded, facts_of_skip
 from redisbeater.dispatch.resources import Resources, SlowTasks
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
@@ -161,7 +161,7 @@ class ClaimDispatch:
     def _is_slow(self, claimed: ClaimedEntry) -> bool:
         try:
             definition, _ = self._resources.context.reader.read(claimed.name, claimed.definition)
-        except Exception:  # it is quarantined when its turn comes
+        except InvalidEntry:  # it is quarantined when its turn comes
             return False
         return definition.task in self._resources.slow_tasks
 
@@ -216,7 +216,11 @@ class ClaimDispatch:
         when the lease ends, they are given up: they must not keep all other entries from running.
         """
         try:
-            self._finish()
+            self._batch.requeue_in_flight()
+            self._commit()
+            if self._batch.broken:
+                self._refusals.quarantine_broken()
+            self._store.release(self.claim, list(self._batch.unsent))
         except StoreError as exc:
             if will_pass(exc) or host_seconds() < self.claim.ends_at:
                 raise
@@ -225,13 +229,6 @@ class ClaimDispatch:
                 self._batch.size,
                 exc,
             )
-
-    def _finish(self) -> None:
-        self._batch.requeue_in_flight()
-        self._commit()
-        if self._batch.broken:
-            self._refusals.quarantine_broken()
-        self._store.release(self.claim, list(self._batch.unsent))
 
     def _commit(self) -> None:
         """Commit done jobs; where another program changed an entry meanwhile, rebase its job and commit again."""
@@ -272,7 +269,7 @@ def _commitment(job: Job) -> Commitment:
     for is_second in (False, True):
         try:
             return job.commitment()
-        except Exception:
+        except Exception:  # a handler of a signal; whatever it is, a run that was sent must not be sent again
             if is_second:
                 logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
     return job.bare_commitment()

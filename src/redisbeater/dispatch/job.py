@@ -14,7 +14,6 @@ from typing import NamedTuple
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.display import text_of
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
@@ -25,6 +24,7 @@ from redisbeater.model.policies import Anchor, OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, NewRun, State
 from redisbeater.model.skip import add_skips
+from redisbeater.schedules.kind import PLANNING, broken_by_code
 from redisbeater.sending.run import make_run, planned_run, task_id
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
@@ -127,25 +127,8 @@ class EarlierRuns:
         return task_id(self._schedule_id, self._claimed.name, fire_time)
 
 
-class BrokenByCode(InvalidEntry):
-    """An entry is broken because code raised an error; that is its ``__cause__``, and its traceback is logged."""
-
-
-class broken_by_code:
-    """Raise any error of the block as :class:`BrokenByCode`, so that only the entry suffers from it."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, InvalidEntry):
-            raise BrokenByCode(self._path, f"{type(error).__name__}: {text_of(error)}") from error
-
-
-#: They keep no state, so one of each serves for all entries.
-_READING, _PLANNING = broken_by_code("$"), broken_by_code("$.schedule")
+#: Around what a handler of a signal may interrupt, and what the application's class of entries takes part in.
+BY_CODE = broken_by_code("$")
 
 
 class Job(NamedTuple):
@@ -172,9 +155,8 @@ class Job(NamedTuple):
 
         Raises:
             InvalidEntry: the entry is broken.
-            BrokenByCode: code that reads or plans it, such as that of a custom schedule, raised something else.
         """
-        with _READING:
+        with BY_CODE:
             definition, policy = context.reader.read(claimed.name, claimed.definition)
             if policy.jitter:  # the reader shares one policy among all runs: each run needs engine steps of its own
                 policy = policy.afresh()
@@ -358,7 +340,7 @@ class Job(NamedTuple):
             if self.plan.handled is not None:
                 run_count = self.meta.total_run_count + len(self.plan.counted)
                 score = policy.afresh().score_after(self.plan.handled, run_count)
-        except Exception:  # a custom schedule may raise anything; the next claim reports it
+        except (InvalidEntry, OverflowError):  # the next claim reports it
             theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
         return self._replace(
             definition=theirs,
@@ -398,7 +380,7 @@ def _plan_after_earlier_runs(
 def _plan(
     claimed: ClaimedEntry, policy: ResolvedPolicy, meta: Meta, now: datetime, activity: Activity = NO_RUNS
 ) -> Plan:
-    with _PLANNING:
+    with PLANNING:  # a handler may interrupt this too, and the next fire time lie beyond the calendar
         return plan(
             policy,
             claimed.fire_time,

@@ -257,7 +257,7 @@ class Publication:
         error = None
         try:
             self._publish_batch.flush()
-        except Exception as exc:
+        except Exception as exc:  # kombu's errors, and those of an instrument around it
             error = exc
         self._confirm()
         return error

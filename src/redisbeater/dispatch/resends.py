@@ -169,6 +169,6 @@ class Resends:
                 error = self._resources.send(run)
                 if error is None:
                     batch.flush()
-        except Exception as exc:
+        except Exception as exc:  # kombu's errors, and those of an instrument around it
             return exc
         return error

@@ -171,6 +171,7 @@ class FieldChange:
             author=self.author,
             origin=self.origin,
             dropped_skips=dropped,
+            before=before,
         )
 
     def fields_for(self, before: Definition) -> Mapping[str, Any]:

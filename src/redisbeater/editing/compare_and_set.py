@@ -17,10 +17,11 @@ from redisbeater.display import quoted, text_of
 from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Author, Edit, announce, announce_edits, check_tracking, log_edit
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
+from redisbeater.exceptions import EditConflict, InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
+from redisbeater.model.reader import tracked_fields
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zones import zone_name
 from redisbeater.store import KEEP_DELETED, Snapshot
@@ -111,8 +112,8 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: Sc
         origin = edit.origin or snapshot.origin
         who = "an entry of a file would come back when that is applied" if file_owner(origin) else _COMES_BACK
         raise InvalidEntry("$.on_finish", f"{who}; use 'keep' or 'disable'")
-    if not context.config.track_runs:
-        check_tracking(edit)
+    if not context.config.track_runs and (fields := tracked_fields(edit.definition)):
+        check_tracking(edit, fields)
     return edit
 
 
@@ -150,7 +151,7 @@ def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
     for snapshot in context.redis.load_many(list(result.pending)):
         try:
             edits.append(applied(result.pending[snapshot.name], snapshot, context, codec))
-        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+        except (RedisBeaterError, OverflowError) as exc:  # only its own entry may suffer
             result.fail(snapshot.name, exc)
     return edits
 

@@ -21,7 +21,6 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.fields import NULLABLE
 from redisbeater.model.log_line import line_text
 from redisbeater.model.meta import Meta, Score
-from redisbeater.model.reader import tracked_fields
 from redisbeater.model.skip import read_skipped
 from redisbeater.signals import entry_changed, entry_fixed
 from redisbeater.store import Change, Snapshot
@@ -96,6 +95,8 @@ class Edit:
     dropped_skips: int = 0
     #: The changed fields, if the change knows them; None: the texts are compared.
     known_changes: Sequence[str] | None = None
+    #: The stored definition, if the change has read it.
+    before: Definition | None = None
 
     @property
     def changes_nothing(self) -> bool:
@@ -284,16 +285,15 @@ def log_edit(edit: Edit, due_at: Callable[[], datetime | None]) -> None:
         )
 
 
-def check_tracking(edit: Edit) -> None:
-    """Refuse an edit of an app without ``redisbeater_track_runs`` that sets a field which needs it.
+def check_tracking(edit: Edit, fields: Sequence[str]) -> None:
+    """Refuse an edit of an app without ``redisbeater_track_runs`` that sets one of the fields which need it.
 
     An entry that already has such a field can be edited: another app may have set it.
 
     Raises:
         InvalidEntry: naming the first such field.
     """
-    fields = tracked_fields(edit.definition)
-    if not fields or edit.snapshot.definition == edit.text:
+    if edit.snapshot.definition == edit.text:
         return
     for name in fields if not edit.snapshot.exists else sorted({*fields} & {*edit.changed_fields}):
         need = "redisbeater_track_runs = True, and workers that import redisbeater.runs"

@@ -36,15 +36,15 @@ class StoredEntry:
     text: str = ""
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot, codec: Decoder) -> StoredEntry:
-        """Decode what was read from Redis.
+    def from_snapshot(cls, snapshot: Snapshot, codec: Decoder, definition: Definition | None = None) -> StoredEntry:
+        """Decode what was read from Redis; all but the definition, if that was decoded before.
 
         Raises:
             EntryNotFound: the snapshot holds no entry.
             InvalidEntry: the entry is broken.
         """
         return cls(
-            definition=stored_definition(snapshot, codec),
+            definition=definition or stored_definition(snapshot, codec),
             meta=stored_meta(snapshot),
             score=snapshot.score or FINISHED,
             skipped=read_skipped(snapshot.skipped),

@@ -12,6 +12,7 @@ from redisbeater.display import json_fields, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
+from redisbeater.model.passed_values import check_number
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
@@ -60,8 +61,7 @@ def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[Upcom
         ValueError: ``n`` is not from 1 to 1000.
         InvalidEntry: finding the first one takes too many engine steps, or a custom schedule raises something.
     """
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RUNS:
-        raise ValueError(f"n: expected a whole number from 1 to {MOST_RUNS}, got {n!r}")
+    check_number("n", n, MOST_RUNS)
     return list(islice(runs_from(stored, defaults), n))
 
 
@@ -82,9 +82,7 @@ def runs_from(stored: StoredEntry, defaults: Defaults, start: datetime | None = 
         for fire_time in islice(_fire_times(stored, policy, start if limit is None else None), limit):
             if start is None or fire_time >= start:
                 yield _run(fire_time, policy, stored)
-    except InvalidEntry:
-        raise
-    except Exception as exc:  # a custom schedule is the application's code
+    except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {text_of(exc)}") from exc
 
 

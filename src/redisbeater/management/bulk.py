@@ -64,6 +64,7 @@ class EntryTemplate:
         if definition.options:  # a copy that was checked: the caller may change the options later
             self.definition = definition._replace(options=deepcopy(definition.options))
             self._data = self.definition.to_data(context.codec)
+        self._is_memoryless = kind_of(definition.schedule).is_memoryless
         self._first = FINISHED
         self._planned_at: datetime | None = None
 
@@ -85,7 +86,7 @@ class EntryTemplate:
             InvalidEntry: the entry never fires.
         """
         # The next fire time of a crontab is the same for every entry until it has passed.
-        is_still_next = kind_of(self.definition.schedule).is_memoryless and (self._first.fire_time or now) > now
+        is_still_next = self._is_memoryless and (self._first.fire_time or now) > now
         if self._planned_at != now and not is_still_next:
             self._first = score_of_new(self.definition, NEW, now, defaults)
             self._planned_at = now

@@ -50,7 +50,7 @@ class EditReport:
         entry = RedisScheduleEntry.of(after, context)
         before = None
         with suppress(RedisBeaterError):  # a new entry, or one that could not be read
-            before = StoredEntry.from_snapshot(edit.snapshot, context.codec)
+            before = StoredEntry.from_snapshot(edit.snapshot, context.codec, edit.before)
         return cls(
             entry=entry,
             changed={

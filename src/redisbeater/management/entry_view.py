@@ -93,11 +93,11 @@ class EntryView:
     result: EntryResult | None = None
 
     def checked(self) -> EntryView:
-        """Return it, or as broken if it cannot be shown: the application's code must not hide the other entries."""
+        """Return it, or as broken if it cannot be shown: it must not hide the other entries."""
         try:
             for name in ("schedule", "brief", "last_due_at", "disabled_until", "skip"):
-                getattr(self, name)  # a custom schedule may raise anything
-        except Exception as exc:
+                getattr(self, name)
+        except (InvalidEntry, OverflowError) as exc:
             return replace(self, stored=None, next=None, error=text_of(exc))
         return self
 

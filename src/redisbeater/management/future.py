@@ -15,10 +15,11 @@ from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.passed_values import check_number
 from redisbeater.model.plan import plan
 from redisbeater.model.policies import Anchor
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -59,8 +60,7 @@ class FutureRuns(NamedTuple):
     def seconds(self, start: datetime, end: datetime, most: int) -> Iterator[int]:
         """Yield the UNIX seconds of the runs that are due from one instant up to another, at most ``most``."""
         left = self.runs_left
-        # The end of the calendar, or of the steps; or a custom schedule, the application's code, raises something.
-        with suppress(Exception):
+        with suppress(InvalidEntry, OverflowError):
             for fire_time in self._fire_times(start - self.policy.jitter, end):
                 end_if_cancelled()
                 due_at = self.policy.due_at(fire_time)
@@ -158,7 +158,7 @@ def _count(context: Context, stored: StoredEntry) -> Count:
             return Count(1)
         newest = policy.timetable.newest(first, stored.now)
         count = policy.timetable.count(first, newest)
-    except Exception:  # a custom schedule is the application's code; or its fire times take too many steps
+    except (InvalidEntry, OverflowError):
         return Count(1, is_at_least=True)
     number = count.number - sum(first < moment <= newest for moment in policy.skip)
     if policy.max_runs is not None:
@@ -331,7 +331,7 @@ class _Agenda:
             stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
             defaults = self._context.in_zone(stored.zone).defaults
             yield from runs_from(stored, defaults, self._start)
-        except Exception:  # a custom schedule is the application's code, and must not hide the other entries
+        except (RedisBeaterError, OverflowError):
             return
 
 
@@ -343,5 +343,4 @@ def _score_of(snapshot: Snapshot) -> datetime | None:
 def _check(within: Any, limit: Any) -> None:
     if within is not None and within < timedelta():
         raise ValueError(f"within: expected a time that is not negative, got {quoted(within)}")
-    if type(limit) is not int or not 1 <= limit <= MOST_LISTED_RUNS:
-        raise ValueError(f"limit: expected a whole number from 1 to {MOST_LISTED_RUNS}, got {quoted(limit)}")
+    check_number("limit", limit, MOST_LISTED_RUNS)

@@ -225,7 +225,7 @@ def _course(find: Callable[[], FutureRuns | None]) -> FutureRuns | None:
     """Return the future of an entry; none of one whose schedule, maybe of the application, cannot be planned."""
     try:
         return find()
-    except Exception:
+    except (InvalidEntry, OverflowError):
         return None
 
 

@@ -23,6 +23,7 @@ from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
 from redisbeater.schedules import Timetable, describe
+from redisbeater.schedules.kind import BrokenByCode
 from redisbeater.schedules.kinds import kind_named
 from redisbeater.schedules.timetable import clock_change_note
 from redisbeater.schedules.zones import shifts_between
@@ -161,7 +162,7 @@ def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -
                     break
                 rule, text = _affected(timetable, fire_time)
                 found.setdefault(rule, text)
-    except Exception:  # a custom schedule is the application's code; or it takes too many steps
+    except (InvalidEntry, OverflowError):
         pass  # beat meets it as well
     found.pop("", None)
     return list(found.items())
@@ -181,10 +182,10 @@ def _never_fires(timetable: Timetable, now: datetime) -> bool:
         return False
     try:
         return timetable.first(now) is None and timetable.first(datetime(1980, 1, 1, tzinfo=now.tzinfo)) is None
+    except BrokenByCode:
+        return False
     except (InvalidEntry, OverflowError):
         return True
-    except Exception:  # a custom schedule is the application's code; what it raises is no "never"
-        return False
 
 
 def _affected(timetable: Timetable, fire_time: datetime) -> tuple[str, str]:
@@ -277,5 +278,5 @@ def _shortest_gap(stored: StoredEntry, policy: ResolvedPolicy) -> timedelta | No
             return None
         following = islice(policy.timetable.between(first, first + _YEAR), _FIRE_TIMES)
         return min((later - sooner for sooner, later in pairwise((first, *following)) if later > sooner), default=None)
-    except Exception:  # a custom schedule is the application's code; or its fire times take too many steps
+    except (InvalidEntry, OverflowError):
         return None

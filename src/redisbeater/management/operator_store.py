@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, Concatenate
 
-from redisbeater.display import quoted
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
@@ -19,7 +18,7 @@ from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
 from redisbeater.management.runs.history import Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, Search, check_sort, checked_states
+from redisbeater.management.search import Filter, Search, checked_states
 from redisbeater.management.status import Status, read_overview
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
@@ -75,10 +74,6 @@ class OperatorStore(ScheduleStore):
             ValueError: an argument is not valid.
         """
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
-        check_sort(sort)
-        for name, value in (("number", number), ("size", size)):
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
         return Search(self._context, wanted, states=chosen, sort=sort, text=text).page(number, size)
 
     def overview(self) -> tuple[Status, tzinfo]:

@@ -47,7 +47,7 @@ from redisbeater.model.beat_line import Pause
 from redisbeater.model.fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing
-from redisbeater.model.passed_values import as_task, checked_instant
+from redisbeater.model.passed_values import as_task, check_number, checked_instant
 from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.run import Run, RunBrief, RunCounts
 from redisbeater.store import Late
@@ -528,8 +528,7 @@ class ScheduleStore:
         Raises:
             ValueError: ``limit`` is not from 1 to 10,000.
         """
-        if type(limit) is not int or not 1 <= limit <= MOST_LINES_READ:
-            raise ValueError(f"limit: expected a whole number from 1 to {MOST_LINES_READ}, got {quoted(limit)}")
+        check_number("limit", limit, MOST_LINES_READ)
         log = self._context.redis.log
         lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
         return [redacted_line(self._context, line) for line in lines]

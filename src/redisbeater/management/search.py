@@ -16,12 +16,13 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EntryNotFound
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.runs.results import Result
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.passed_values import check_number
 from redisbeater.store import Snapshot, pages
 from redisbeater.store.contents import FOUND_PAGE, PAGE
 from redisbeater.times import FAR_FUTURE
@@ -457,7 +458,7 @@ class Search:
                     return None
                 due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
                 return EntryView(context=self._context, name=name, snapshot=snapshot, stored=stored, next=due_at)
-            except Exception as exc:  # a custom schedule is the application's code, and must not hide the others
+            except (InvalidEntry, OverflowError) as exc:
                 error = text_of(exc)
         is_wanted = self._wanted.is_by_name and self._has_text(name)
         return EntryView(context=self._context, name=name, snapshot=snapshot, error=error) if is_wanted else None
@@ -609,7 +610,7 @@ class _Page:
             return
         try:
             self._entries.append(RedisScheduleEntry.of(found.stored, self._context))
-        except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
+        except (InvalidEntry, OverflowError) as exc:
             self._broken[found.name] = text_of(exc)
 
     def page(self, cursor: str | None) -> EntryPage:
@@ -618,7 +619,6 @@ class _Page:
 
 
 def _check(limit: Any, cursor: Any) -> None:
-    if type(limit) is not int or not 1 <= limit <= MOST_ENTRIES:
-        raise ValueError(f"limit: expected a whole number from 1 to {MOST_ENTRIES}, got {quoted(limit)}")
+    check_number("limit", limit, MOST_ENTRIES)
     if cursor is not None and not (isinstance(cursor, str) and cursor):
         raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {quoted(cursor)}")

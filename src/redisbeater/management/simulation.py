@@ -338,7 +338,7 @@ def _course(context: Context, stored: StoredEntry) -> FutureRuns | None:
     context = context.in_zone(stored.zone)
     try:
         return course_of(stored, context.defaults, context.codec)
-    except Exception:  # a custom schedule is the application's code: only its own entry may suffer
+    except (InvalidEntry, OverflowError):
         return None
 
 

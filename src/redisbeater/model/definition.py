@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted
-from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
+from redisbeater.entry_name import check_name, refuse_confusing, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.fields import (
@@ -45,6 +45,9 @@ _SET_BY_BEAT = ("args", "kwargs", "producer")
 _REDBEAT_FIELDS = frozenset(("name", "task", "schedule", *REDBEAT_FIELDS))
 
 _ALL_FIELDS = _REDBEAT_FIELDS.union(POLICY_FIELDS)
+
+#: The types of the values that nearly every entry has in RedBeat's fields: they need no closer look.
+_TYPES = {name: FIELDS[name].kind.type for name in REDBEAT_FIELDS}
 
 _REQUIRED = {
     "task": "the name of a task",
@@ -94,7 +97,7 @@ class Definition(StoredFields):
         Raises:
             InvalidEntry: it is blank, or holds a control character or a mark of direction.
         """
-        check_new_name(self.name)
+        refuse_confusing(self.name)
         refuse_unsafe("$.task", self.task)
 
     def check_options(self, rules: OptionRules) -> None:
@@ -155,7 +158,7 @@ class Definition(StoredFields):
             "task": self.task,
             "args": self.args,
             "kwargs": self.kwargs,
-            "options": encoded_options(self.options),
+            "options": self.options and encoded_options(self.options),
             "schedule": codec.encode(self.schedule),
             "enabled": self.enabled,
         }
@@ -163,7 +166,9 @@ class Definition(StoredFields):
         stored.update(self.extra)
         # The other fields have checked types, so a quick look at these is nearly always enough.
         unchecked = [self.task, self.args, self.kwargs, stored["options"], self.description, self.labels, self.extra]
-        if not json_text.is_plain(unchecked if kind_of(self.schedule).is_plain else [*unchecked, stored["schedule"]]):
+        if not kind_of(self.schedule).is_plain:
+            unchecked.append(stored["schedule"])
+        if not json_text.is_plain([value for value in unchecked if value]):
             json_text.check_value(stored, "$")
         return stored
 
@@ -260,8 +265,10 @@ def _check(definition: Definition) -> None:
         raise InvalidEntry(
             "$.task", f"expected a task or its name, got {quoted(definition.task)}{task_advice(definition.task)}"
         )
-    for name in REDBEAT_FIELDS:
-        FIELDS[name].check(getattr(definition, name))
+    for name, expected in _TYPES.items():
+        value = getattr(definition, name)
+        if type(value) is not expected:
+            FIELDS[name].check(value)
     if definition.options:
         _check_options(definition.options)
     if definition.anchor is Anchor.EXECUTION and not definition.is_interval:

@@ -387,9 +387,11 @@ def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(_DEFAULTS)
     for name, default in _DEFAULTS.items():
         value = given.get(name, default)
-        if value is not default:
+        # False equals 0, which is no flag: only a value of the same type needs no check.
+        if value is not default and not (type(value) is type(default) and value == default):
             values[name] = POLICY_FIELDS[name].check(value)
-    _check_order(values["start_at"], values["end_at"])
+    if values["start_at"] is not None and values["end_at"] is not None:
+        _check_order(values["start_at"], values["end_at"])
     return values
 
 
@@ -424,8 +426,8 @@ def shown_value(stored: Mapping[str, Any], name: str) -> Any:
     return "none" if name in NULLABLE and name in stored and stored[name] is None else stored.get(name)
 
 
-def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
-    if start_at is None or end_at is None or (start_at.tzinfo is None) != (end_at.tzinfo is None):
+def _check_order(start_at: datetime, end_at: datetime) -> None:
+    if (start_at.tzinfo is None) != (end_at.tzinfo is None):
         return
     if start_at.tzinfo is None:  # the later pass of a repeated hour may have the earlier local time
         is_reversed = end_at < start_at and end_at.fold <= start_at.fold

@@ -160,7 +160,8 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _decoded(text: str, path: str, decode: Callable[[str], Any]) -> Any:
-    _check_str(text, path)
+    if not text.isascii():
+        _check_str(text, path)
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         _refuse_depth(path)
     try:

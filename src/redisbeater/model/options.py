@@ -73,7 +73,7 @@ def check_options(options: Mapping[str, Any], task: str, rules: OptionRules) -> 
             raise InvalidEntry(f"$.options.{name}", problem)
     _check_headers(options, "$.options")
     for path, signature in linked_signatures(options):
-        _check_headers(signature.get("options") or {}, f"{path}.options")
+        _check_headers(signature.get("options"), f"{path}.options")
 
 
 def owner_of_header(name: Any) -> str:
@@ -155,8 +155,7 @@ def option_instant(value: Any, now: datetime) -> datetime | None:
         return value if value.tzinfo else None
     if isinstance(value, timedelta):
         return now + value
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return now + timedelta(seconds=value) if is_number else None
+    return now + timedelta(seconds=value) if _is_number(value) else None
 
 
 def _check_headers(options: Any, path: str) -> None:

@@ -124,6 +124,16 @@ def checked_instant(given: Any, zone: tzinfo, path: str) -> datetime:
         raise InvalidEntry(path, f"{quoted(given)} is out of range") from None
 
 
+def check_number(name: str, given: Any, most: int) -> None:
+    """Refuse what is no number of things to return.
+
+    Raises:
+        ValueError: it is no whole number, or not from 1 to ``most``.
+    """
+    if type(given) is not int or not 1 <= given <= most:
+        raise ValueError(f"{name}: expected a whole number from 1 to {most}, got {quoted(given)}")
+
+
 def checked_meta(last_run_at: Any, total_run_count: Any, zone: Callable[[], tzinfo]) -> Meta:
     """Return the meta of an entry that begins with this last run and run count; ``zone`` is that of a naive time.
 

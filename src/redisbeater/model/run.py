@@ -276,9 +276,9 @@ class Run:
             name=name,
             state=state,
             kind=next((kind for kind in Kind if kind == stored.get("kind")), Kind.SCHEDULE),
-            attempt=max(_count(stored.get("attempt")), 1),
-            starts=_count(stored.get("starts", "1" if values["started_at"] else "0")),
-            pid=_count(stored.get("pid", pid)),
+            attempt=max(read_count(stored.get("attempt")), 1),
+            starts=read_count(stored.get("starts", "1" if values["started_at"] else "0")),
+            pid=read_count(stored.get("pid", pid)),
             acks_late=stored.get("acks_late") == "1",
             is_to_stop=stored.get("stop") == "1",
             is_alone=stored.get("alone") == "1",
@@ -381,7 +381,7 @@ def result_text(result: object, secrets: Iterable[str] = ()) -> str:
 def process_of(holder: str) -> tuple[str, int]:
     """Return the worker of a holder, as Celery names it by default, and the process; empty and 0 if unknown."""
     host, _, rest = holder.rpartition(":")[0].rpartition(":")
-    return (f"celery@{host}", _count(rest)) if host else ("", 0)
+    return (f"celery@{host}", read_count(rest)) if host else ("", 0)
 
 
 def stored_time(time: datetime) -> str:
@@ -398,8 +398,9 @@ def _instant(text: object) -> datetime | None:
     return None if seconds is None else from_unix(seconds)
 
 
-def _count(text: object) -> int:
-    digits = str(text)
+def read_count(stored: object) -> int:
+    """Return a number that is stored, or 0 where another program wrote something else."""
+    digits = str(stored)
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 16 else 0
 
 

@@ -19,12 +19,12 @@ from prometheus_client.registry import Collector
 
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.meta import Meta
-from redisbeater.model.run import FINAL
+from redisbeater.model.run import FINAL, read_count
 from redisbeater.observe.server import HTTPAnswer
 from redisbeater.parts import BeatParts
 from redisbeater.sending.counts import Histogram, Meter
@@ -217,19 +217,15 @@ class EntryMetrics:
             definition, _ = self._context.reader.read(snapshot.name, snapshot.definition)
             last = Meta.from_text(snapshot.meta, snapshot.recorded_run).last_run_at
             task = definition.task
-        except Exception:  # it is broken, or a custom schedule raises: the entry is still there
+        except InvalidEntry:  # it is still there
             last, task = None, ""
         return EntryNumbers(
             name=snapshot.name,
             task=task,
             next_timestamp_seconds=next_time.timestamp() if next_time else None,
             last_timestamp_seconds=last.timestamp() if last else None,
-            failures=_whole(snapshot.failures) + (_whole(snapshot.tries) if snapshot.is_failing else 0),
+            failures=read_count(snapshot.failures) + (read_count(snapshot.tries) if snapshot.is_failing else 0),
         )
-
-
-def _whole(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
 #: Upper bounds of the buckets of durations, in seconds, as the script that ends a run counts them.
@@ -252,8 +248,8 @@ class RunTotals:
         found = cls(states={}, durations={})
         for field, text in totals.items():
             what, blank, task = field.partition(" ")
-            if blank and text.isdecimal() and len(text) < 20:
-                found._add(what, task, int(text))
+            if blank and (number := read_count(text)):
+                found._add(what, task, number)
         return found
 
     def _add(self, what: str, task: str, number: int) -> None:

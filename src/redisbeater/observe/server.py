@@ -162,7 +162,7 @@ class Ping:
         while not self._ended.wait(self._interval):
             try:
                 self.step()
-            except Exception:
+            except Exception:  # it would end the thread, and with it the requests to the URL
                 logger.exception("the ping failed; this is a bug")
 
     def step(self) -> None:

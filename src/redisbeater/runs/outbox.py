@@ -148,7 +148,7 @@ class Outbox:
                 raise
             if self._may_log():
                 logger.error("Redis refused a report of a run, which is dropped: %s", exc)
-        except Exception:
+        except Exception:  # it would end the thread that writes all others
             if self._may_log():
                 logger.exception("a report of a run failed and is dropped; this is a bug")
         return False

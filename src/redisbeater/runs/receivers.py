@@ -66,7 +66,7 @@ def _reporting(report: Callable[..., None]) -> Callable[..., None]:
             process = Process.of(task.app)
             if process is not None:
                 report(process, task, *args, **kwargs)
-        except Exception:
+        except Exception:  # Celery runs it around the application's task, which must not fail by it
             logger.exception("a run could not be reported; this is a bug")
 
     return reported

@@ -104,7 +104,7 @@ def resolved(name: str, hashed: Hashed, entry_name: str) -> str:
     return f"{hashed.low + number % hashed.step}-{hashed.high}/{hashed.step}"
 
 
-_SUNDAY, _FRIDAY, _SATURDAY = 0, 5, 6
+_SUNDAY, _SATURDAY = 0, 6
 _WEEK = 7
 
 #: A month has at most this many of each weekday.

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.display import quoted
+from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.crontab_text import PATH
@@ -26,6 +26,27 @@ S = TypeVar("S", bound=BaseSchedule)
 
 #: Yields the fire times after one instant and up to another, in order.
 Between = Callable[[datetime, datetime], Iterator[datetime]]
+
+
+class BrokenByCode(InvalidEntry):
+    """An entry is broken because code raised an error; that is its ``__cause__``, and its traceback is logged."""
+
+
+class broken_by_code:
+    """Raise any error of the block as :class:`BrokenByCode`, so that only the entry suffers from it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InvalidEntry):
+            raise BrokenByCode(self._path, f"{type(error).__name__}: {text_of(error)}") from error
+
+
+#: Around what asks a class of Celery's or of the application. It keeps no state, so one serves for all entries.
+PLANNING = broken_by_code(PATH)
 
 
 class Reading(Protocol):
@@ -114,10 +135,17 @@ class ScheduleKind(Generic[S]):
         """Return the first fire time after an instant, aware UTC; None when there is none.
 
         A schedule that does not wait would not advance either, so it has finished.
+
+        Raises:
+            BrokenByCode: its class raised something, or returned what is no wait.
         """
         steps.take(_STEPS)
-        remaining = ask(copy.copy(schedule), after.astimezone(zone))
-        return after + remaining if remaining is not None and remaining > timedelta() else None
+        local = after.astimezone(zone)
+        with PLANNING:
+            remaining = ask(copy.copy(schedule), local)
+            if remaining is None or remaining <= timedelta():
+                return None
+        return after + remaining
 
     def period(self, schedule: S) -> timedelta | None:
         """Return the time between two fire times, if they lie on a grid that any of them fixes; else None."""

@@ -67,11 +67,14 @@ class CustomKind(ScheduleKind[Any]):
         if not isinstance(path, str) or path not in self._classes:
             raise InvalidEntry(f"{PATH}.import_path", f"{quoted(path)} is not listed in redisbeater_schedule_classes")
         try:
-            return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
+            schedule: BaseSchedule = self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
         except Exception as exc:  # the application's code: any error concerns only this entry
             raise InvalidEntry(
                 f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {text_of(exc)}"
             ) from exc
+        if not hasattr(schedule, "remaining_estimate"):
+            raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: expected a schedule, got {quoted(schedule)}")
+        return schedule
 
     def fires_at(self, schedule: Any, zone: tzinfo, instant: datetime) -> bool:
         """Return True: any instant may be a fire time."""

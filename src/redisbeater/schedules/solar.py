@@ -13,7 +13,7 @@ from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.crontab_text import PATH
-from redisbeater.schedules.kind import Reading, ScheduleKind, ask, check_fields
+from redisbeater.schedules.kind import PLANNING, Reading, ScheduleKind, ask, check_fields
 
 #: What a call of Celery's solar takes, and each day that it looks at without success, near a pole.
 _STEPS, _DAY_STEPS = 500, 150
@@ -56,13 +56,14 @@ class SolarKind(ScheduleKind[solar]):
         """Return the next event; None at a pole, where Celery returns the end of its search."""
         steps.take(_STEPS)
         local, frozen = after.astimezone(zone), copy.copy(schedule)
-        remaining = _wait(frozen, local)
-        if remaining is None:
-            return None
-        steps.take(remaining.days * _DAY_STEPS)
-        if remaining > _SEASON and not _is_event(frozen, local + remaining):
-            return None
-        return after + remaining if remaining > timedelta() else None
+        with PLANNING:
+            remaining = _wait(frozen, local)
+            if remaining is None or remaining <= timedelta():
+                return None
+            steps.take(remaining.days * _DAY_STEPS)
+            if remaining > _SEASON and not _is_event(frozen, local + remaining):
+                return None
+        return after + remaining
 
     def has_local_times(self, schedule: solar) -> bool:
         """Return False: the sun knows no zones."""

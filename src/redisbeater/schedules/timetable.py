@@ -45,7 +45,8 @@ def next_fire_time(
 
     Raises:
         ValueError: ``after`` is naive, or within a few days of the start of the calendar.
-        InvalidEntry: finding it takes too many steps, or the schedule has ``H`` and no name of an entry.
+        InvalidEntry: finding it takes too many steps, the class of the schedule raised something, or the schedule has
+            ``H`` and no name of an entry.
 
     Example::
 

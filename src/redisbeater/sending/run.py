@@ -190,8 +190,8 @@ def new_run(
     options = run.options
     return NewRun(
         id=options["task_id"],
-        name=str(run.name),
-        task=str(run.task),
+        name=run.name,
+        task=run.task,
         fire_time=run.last_run_at or now,
         payload=_payload(run).to_text(),
         kind=kind,
@@ -241,7 +241,7 @@ def run_again(
     name: str, payload: Payload, fire_time: datetime, *, app: Celery, task_id: str, attempt: int = 1
 ) -> RedisScheduleEntry:
     """Return a run that was recorded, to be sent again with that id and as that attempt."""
-    options = with_headers(decoded_options(dict(payload.options)), name, fire_time)
+    options = with_headers(decoded_options(payload.options), name, fire_time)
     options["headers"][ATTEMPT_HEADER] = attempt
     return RedisScheduleEntry(
         name,
@@ -271,9 +271,9 @@ def renewed_expiry(expires: object, sent: Run, now: datetime) -> dict[str, Any]:
 
 def _payload(run: RedisScheduleEntry) -> Payload:
     return Payload(
-        task=str(run.task),
-        args=[_storable(value) for value in run.args or ()],
-        kwargs={key: _storable(value) for key, value in (run.kwargs or {}).items()},
+        task=run.task,
+        args=[_storable(value) for value in run.args],
+        kwargs={key: _storable(value) for key, value in run.kwargs.items()},
         options=encoded_options(run.options),
     )
 

@@ -52,8 +52,7 @@ class Sender:
                 del scheduler.apply_async
             else:
                 scheduler.apply_async = own
-        error = _logged_error() if self._error is None else self._error
-        return self._unlogged_error() if error is None else error
+        return self._error_before_it_began() if self._error is None else self._error
 
     def _recording(self, apply_async: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``apply_async`` with a record of each error that leaves it."""
@@ -62,14 +61,20 @@ class Sender:
             try:
                 self._has_begun = True
                 return apply_async(*args, **options)
-            except Exception as exc:
+            except Exception as exc:  # the broker, or the task's own apply_async; raised again
                 self._error = None if _was_executed(exc) else exc
                 raise
 
         return recording
 
-    def _unlogged_error(self) -> Exception | None:
-        """Return an error that Celery met before it sent anything and did not log, as its logger is off."""
+    def _error_before_it_began(self) -> Exception | None:
+        """Return the error that Celery met before the call of ``apply_async``, in the handler of a signal, if any.
+
+        Celery has just logged it, unless its logger is off. One that the task itself raised is none.
+        """
+        error = _MESSAGE_ERRORS.pop_error()
+        if isinstance(error, Exception) and not _was_executed(error):
+            return error
         if self._has_begun or not _is_of_celery(self._scheduler.apply_entry):
             return None
         return RuntimeError("an error before it was sent, which the logger celery.beat is set not to show")
@@ -79,15 +84,6 @@ def _is_of_celery(apply_entry: Any) -> bool:
     """Return whether it is Celery's own; a wrapper is not, whatever its name."""
     code = getattr(apply_entry, "__code__", None)
     return code is not None and code.co_filename == celery.beat.__file__
-
-
-def _logged_error() -> Exception | None:
-    """Return the error that Celery has just logged, unless the task itself raised it.
-
-    It may have been raised before the call of ``apply_async`` had begun, by the handler of a signal.
-    """
-    error = _MESSAGE_ERRORS.pop_error()
-    return error if isinstance(error, Exception) and not _was_executed(error) else None
 
 
 def _was_executed(error: Exception) -> bool:

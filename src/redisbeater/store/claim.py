@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from redisbeater.exceptions import StoreError
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Score
-from redisbeater.model.run import NewRun, State
+from redisbeater.model.run import NewRun, State, read_count
 from redisbeater.store.snapshot import digest
 from redisbeater.times import from_unix, to_unix
 
@@ -65,9 +65,8 @@ class ClaimedEntry(NamedTuple):
 
 
 def _of_runs(fields: Mapping[str, Any]) -> dict[str, Any]:
-    failures = str(fields.get("failures", ""))
     return {
-        "failures": int(failures) if failures.isdecimal() and failures.isascii() and len(failures) < 16 else 0,
+        "failures": read_count(fields.get("failures")),
         "buffered": _run_id(fields.get("buffered", "")),
         "active": tuple(map(_run_id, fields.get("active", ()))),
     }

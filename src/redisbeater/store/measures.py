@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from redisbeater.entry_name import is_unreserved
-from redisbeater.model.run import WAITS_AFTER
+from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.store.records import MOST_BEATS
@@ -169,8 +169,7 @@ class Measured:
 
     def total(self, field: str) -> int:
         """Return one of the totals as a number; 0 where another program wrote something else."""
-        text = self.totals.get(field, "")
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+        return read_count(self.totals.get(field))
 
 
 class Measures:

@@ -41,6 +41,7 @@ from redisbeater.model.run import (
     RunCounts,
     State,
     process_of,
+    read_count,
     stored_time,
 )
 from redisbeater.store.connection import Connection, unless_wrong_type
@@ -390,9 +391,10 @@ class RunStore:
     @property
     def edit_terms(self) -> list[str]:
         """The last argument of an edit; none where runs are not tracked."""
+        if not self._config.track_runs:
+            return []
         prefix, limit, retention = self._terms
-        terms = {"prefix": prefix, "limit": int(limit), "retention": int(retention)}
-        return [_json(terms)] if self._config.track_runs else []
+        return [_json({"prefix": prefix, "limit": int(limit), "retention": int(retention)})]
 
     @property
     def _terms(self) -> list[str]:
@@ -629,7 +631,7 @@ class RunStore:
 
         stored = unless_wrong_type(self._connection, read) or [None] * len(fields)
         *numbers, buffered = stored
-        counts = dict(zip((*COUNTED, "failures"), map(_whole, numbers), strict=True))
+        counts = dict(zip((*COUNTED, "failures"), map(read_count, numbers), strict=True))
         return RunCounts(**counts, buffered=self._keys.run_id(buffered or ""))
 
     def has_reported(self) -> bool:
@@ -644,7 +646,7 @@ class RunStore:
         and ``ms <task>`` their milliseconds in all.
         """
         stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.totals))
-        return {field: _whole(text) for field, text in (stored or {}).items()}
+        return {field: read_count(text) for field, text in (stored or {}).items()}
 
     def events(self) -> Notifier:
         """Return a listener for changes of runs."""
@@ -674,11 +676,6 @@ def _range(before: datetime | None, at: datetime | None) -> tuple[str, str]:
     if at is not None:
         return to_unix(at), to_unix(at)
     return (f"({to_unix(before)}" if before else "+inf"), "-inf"
-
-
-def _whole(text: Any) -> int:
-    digits = str(text)
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else 0
 
 
 def _countdown(run: Run) -> float:

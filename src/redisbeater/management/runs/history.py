@@ -17,6 +17,7 @@ from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.passed_values import check_number
 from redisbeater.model.run import FINAL, Kind, Run, RunBrief, RunCounts, State, sentence_of
 from redisbeater.store import Notifier, pages
 from redisbeater.times import EPOCH, duration_words, relative_words, span_words
@@ -182,8 +183,7 @@ def read_history(
     Raises:
         ValueError: limit or states are not valid.
     """
-    if type(limit) is not int or not 1 <= limit <= MOST_RUNS:
-        raise ValueError(f"limit: expected 1 to {MOST_RUNS}, got {limit}")
+    check_number("limit", limit, MOST_RUNS)
     wanted = check_states(states)
     runs = _runs(context, name, limit + 1, before, wanted, progress=progress)
     lines = [] if wanted and "skipped" not in states else _log_lines(context, name, before, only_skipped=bool(wanted))

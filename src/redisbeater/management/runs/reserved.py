@@ -128,7 +128,7 @@ def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, no
         ImproperlyConfigured: an overlap was asked for, and runs are not recorded.
     """
     context = caller.context
-    if refusal := refused_arguments(context.app, str(run.task), run.args or (), run.kwargs or {}):
+    if refusal := refused_arguments(context.app, run.task, run.args, run.kwargs):
         raise InvalidEntry("$.args", f"the task does not take these arguments: {refusal}")
     if context.config.track_runs:
         reservation = _reserve(context, run, errand, now)
@@ -163,7 +163,7 @@ def _reserve(context: Context, run: RedisScheduleEntry, errand: SendRequest, now
         if reservation.outcome in ("RESERVED", "BUFFERED"):
             return reservation
         if reservation.outcome == "BUSY":
-            raise _busy(context, str(run.name), errand.overlap, reservation.active)
+            raise _busy(context, run.name, errand.overlap, reservation.active)
         if time.monotonic() > deadline:
             raise RunActive(f"a beat is sending a run of {quoted(run.name)}; try again in a moment")
         time.sleep(ASK_AGAIN_SECONDS)
@@ -226,11 +226,9 @@ class Triggers:
         """Return the definition with other arguments, as it would be if an entry with them were stored."""
         if args is None and kwargs is None:
             return stored.definition
-        entry = RedisScheduleEntry.of(stored, self._context)
-        entry.args = entry.args if args is None else list(args) if isinstance(args, tuple) else args  # type: ignore[assignment]
-        entry.kwargs = entry.kwargs if kwargs is None else dict(kwargs) if isinstance(kwargs, Mapping) else kwargs
+        given = {"args": args, "kwargs": kwargs}
+        definition = stored.definition.changed(**{name: value for name, value in given.items() if value is not None})
         codec = self._context.codec
-        definition = entry.definition()
         return Definition.from_text(definition.name, definition.to_text(codec), codec)
 
     def _log(self, name: str, author: Author, **details: Any) -> None:

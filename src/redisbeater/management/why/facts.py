@@ -10,7 +10,7 @@ from typing import Any
 from redisbeater.context import Context
 from redisbeater.display import json_fields, shown
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import EntryNotFound
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
 from redisbeater.management.runs.results import Ends, EntryResult, result_of
@@ -243,7 +243,7 @@ def _decoded(context: Context, snapshot: Snapshot) -> tuple[StoredEntry | None, 
         return None, ""
     try:
         return StoredEntry.from_snapshot(snapshot, context.codec), ""
-    except Exception as exc:  # a custom schedule is the application's code
+    except InvalidEntry as exc:
         return None, shown(exc)
 
 

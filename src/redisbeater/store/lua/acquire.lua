@@ -12,15 +12,15 @@
 -- ARGV[6] beat      text: the line of this beat as a standby; '': none is due
 -- Returns {'ACQUIRED', '', '0', '', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it
 --      never is), newer, UNIX seconds when it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no
---      token, or {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer than this beat. newer: what
---      the key of the format holds, '' when it is not newer
+--      token, as an empty text is none, or {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer
+--      than this beat. newer: what the key of the format holds, '' when it is not newer
 local lock, format, beats = KEYS[1], KEYS[2], KEYS[3]
 local token, timeout, version, abandoned, seen_end, beat = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local holder = try('GET', lock)
 local newer, is_older = newer_format(format, version)
 if newer or holder ~= false then write_beat(beats, beat) end
-if holder == nil then return {'FOREIGN', redis.call('TYPE', lock).ok, '-1', newer or '', ''} end
+if holder == nil or holder == '' then return {'FOREIGN', redis.call('TYPE', lock).ok, '-1', newer or '', ''} end
 if holder and holder ~= token then
   local leader, free_in = string.sub(holder, 1, 200), redis.call('PTTL', lock)
   local ends_at = server_time() + free_in / 1000
