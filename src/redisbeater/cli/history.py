@@ -126,7 +126,7 @@ def _nothing(name: str | None, *, is_filtered: bool) -> str:
 
 
 def table_of_runs(
-    items: Sequence[Run | LogLine], view: View, zone: tzinfo, *, has_names: bool = False, has_ids: bool = False
+    items: Sequence[Run | LogLine], view: View, zone: tzinfo, *, has_names: bool, has_ids: bool
 ) -> list[str]:
     """Return the lines of a table of runs and lines of a log."""
     rows = [_of_run(item, view, zone) if isinstance(item, Run) else _of_line(item, view, zone) for item in items]

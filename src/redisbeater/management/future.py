@@ -263,7 +263,7 @@ def next_runs(
 
 
 def next_runs_of(
-    context: Context, name: str, *, within: timedelta | None = None, limit: int = 5, start: datetime | None = None
+    context: Context, name: str, *, within: timedelta | None, limit: int, start: datetime | None
 ) -> list[UpcomingRun]:
     """Return the next runs of one entry, with the arguments of :func:`next_runs`.
 

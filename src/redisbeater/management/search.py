@@ -136,7 +136,7 @@ class Filter:
         """Whether the name alone decides."""
         return self.task is None and self.enabled is None and self.queue is None and not self.labels
 
-    def terms(self, text: str = "", *, is_disabled: bool = False) -> dict[str, Any] | None:
+    def terms(self, text: str, *, is_disabled: bool) -> dict[str, Any] | None:
         """Return the terms by which ``find_entries.lua`` leaves out most other entries, or None if it cannot.
 
         Arguments:
@@ -227,7 +227,7 @@ class Search:
         """
         return sorted(self.each(limit), key=_KEYS[self._sort])[:limit]
 
-    def each(self, limit: int | None = None) -> Iterator[EntryView]:
+    def each(self, limit: int | None) -> Iterator[EntryView]:
         """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
         most = None if self._sort == "last" else limit
         is_in_order = self.candidates is not None  # those that do not run come last, by their names

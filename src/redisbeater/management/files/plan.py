@@ -198,7 +198,7 @@ class ApplyOptions:
 
 
 def plan_changes(
-    context: Context, export: Export, terms: ApplyOptions, progress: Callable[[int], None] | None = None
+    context: Context, export: Export, terms: ApplyOptions, progress: Callable[[int], None] | None
 ) -> Changes:
     """Return the changes that applying a file makes; call ``progress`` with the number of planned entries.
 

@@ -92,7 +92,7 @@ def send_backfill(
     rate: float | None,
     overlap: Overlap | None,
     author: Author,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None,
 ) -> Backfill:
     """Send a run for each missing fire time, oldest first, and return what was sent.
 

@@ -172,8 +172,8 @@ def read_history(
     *,
     limit: int,
     before: datetime | None = None,
-    since: datetime | None = None,
-    states: Collection[str] = (),
+    since: datetime | None,
+    states: Collection[str],
     progress: Callable[[int], None] | None = None,
 ) -> HistoryPage:
     """Return a page of the history; :meth:`redisbeater.ScheduleStore.history`.
