@@ -223,9 +223,6 @@ def _affected(definition: Definition, timetable: Timetable, start: datetime, end
     return None
 
 
-#: The most runs that are listed at once.
-MOST_LISTED_RUNS = 10_000
-
 #: How many are listed of one entry, and of the whole schedule, unless somebody asks for another number.
 NEXT_OF_ENTRY, NEXT_OF_SCHEDULE = 5, 20
 
@@ -344,4 +341,4 @@ def _score_of(snapshot: Snapshot) -> datetime | None:
 def _check(within: Any, limit: Any) -> None:
     if within is not None and within < timedelta():
         raise ValueError(f"within: expected a time that is not negative, got {quoted(within)}")
-    check_number("limit", limit, MOST_LISTED_RUNS)
+    check_number("limit", limit)

@@ -56,9 +56,6 @@ from redisbeater.times import is_seconds
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
 
-#: The most lines of a log that are read at once.
-MOST_LINES_READ = 10_000
-
 
 class ScheduleStore:
     """The schedule of an app. Building one does no I/O; one for each process is enough.
@@ -529,7 +526,7 @@ class ScheduleStore:
         Raises:
             ValueError: ``limit`` is not from 1 to 10,000.
         """
-        check_number("limit", limit, MOST_LINES_READ)
+        check_number("limit", limit)
         log = self._context.redis.log
         lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
         return [redacted_line(self._context, line) for line in lines]

@@ -456,9 +456,6 @@ def _last_change(context: Context, name: str) -> LogLine | None:
     return found and redacted_line(context, found)
 
 
-#: The largest page that may be asked for.
-MOST_ENTRIES = 10_000
-
 #: How many entries are read for one page at most, however few of them a filter lets through.
 MOST_READ = 2_000
 
@@ -588,6 +585,6 @@ class _Page:
 
 
 def _check(limit: Any, cursor: Any) -> None:
-    check_number("limit", limit, MOST_ENTRIES)
+    check_number("limit", limit)
     if cursor is not None and not (isinstance(cursor, str) and cursor):
         raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {quoted(cursor)}")
