@@ -15,7 +15,6 @@ from celery.app import app_or_default
 from celery.local import Proxy
 
 from redisbeater.broker.task_options import TaskOptions
-from redisbeater.config import values
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.fields import INHERITED
@@ -24,6 +23,7 @@ from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import RedisSchedule
+from redisbeater.times import is_seconds
 
 #: The attribute of an app that has its context: one context, and so one connection pool, for each app of the process. A
 #: table in this module would keep the app for ever, because the context refers to the app.
@@ -178,6 +178,6 @@ def _cron_starting_deadline(app: Celery) -> float | None:
         ImproperlyConfigured: it is not a number of seconds, or it is below 1: a short pause of beat would drop runs.
     """
     deadline = app.conf.beat_cron_starting_deadline
-    if deadline is None or values.is_seconds(deadline, 1):
+    if deadline is None or is_seconds(deadline, 1):
         return deadline
     raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")

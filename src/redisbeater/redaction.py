@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
@@ -40,7 +40,7 @@ def hidden() -> tuple[str, ...]:
     return tuple(_hidden)
 
 
-def redacted(value: Any, patterns: Sequence[str], *, in_texts: bool = False) -> Any:
+def redacted(value: Any, patterns: tuple[str, ...], *, in_texts: bool = False) -> Any:
     """Return a value in which what a matching key holds is blanked, at any depth.
 
     Arguments:
@@ -50,7 +50,7 @@ def redacted(value: Any, patterns: Sequence[str], *, in_texts: bool = False) -> 
     """
     if isinstance(value, dict):
         return {
-            key: BLANK if names_secret(str(key), tuple(patterns)) else redacted(item, patterns, in_texts=in_texts)
+            key: BLANK if names_secret(str(key), patterns) else redacted(item, patterns, in_texts=in_texts)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
@@ -58,9 +58,9 @@ def redacted(value: Any, patterns: Sequence[str], *, in_texts: bool = False) -> 
     return redacted_text(value, patterns) if in_texts and isinstance(value, str) else value
 
 
-def redacted_field(field: str, value: Any, patterns: Sequence[str]) -> Any:
+def redacted_field(field: str, value: Any, patterns: tuple[str, ...]) -> Any:
     """Return the value of a field, or of a part of one such as ``kwargs.password``, without the secrets in it."""
-    is_secret = "." in field and value is not None and names_secret(field.partition(".")[2], tuple(patterns))
+    is_secret = "." in field and value is not None and names_secret(field.partition(".")[2], patterns)
     return BLANK if is_secret else redacted(value, patterns, in_texts=True)
 
 
@@ -84,11 +84,11 @@ def _words(key: str, edge: str = "_") -> str:
     return f"{edge}{_SEPARATOR.sub('_', key).lower()}{edge}"
 
 
-def secrets_of(value: Any, patterns: Sequence[str], *, is_secret: bool = False) -> Iterator[str]:
+def secrets_of(value: Any, patterns: tuple[str, ...], *, is_secret: bool = False) -> Iterator[str]:
     """Yield the texts and numbers that matching keys hold, at any depth, that are long enough to be looked for."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from secrets_of(item, patterns, is_secret=is_secret or names_secret(str(key), tuple(patterns)))
+            yield from secrets_of(item, patterns, is_secret=is_secret or names_secret(str(key), patterns))
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from secrets_of(item, patterns, is_secret=is_secret)
@@ -118,7 +118,7 @@ _LOGIN = re.compile(r"(://[^\s:/?#@\"'<>]{0,256}:)(?!\d{1,5}[/?#])[^\s\"'<>]{1,2
 _CREDENTIALS = re.compile(r"\b(Basic|Bearer)(\s+)(?=[^\s\"']{0,256}\d)[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
-def redacted_text(text: str, patterns: Sequence[str], secrets: Iterable[str] = ()) -> str:
+def redacted_text(text: str, patterns: tuple[str, ...], secrets: Iterable[str] = ()) -> str:
     """Return a text of any code with the values of matching keys blanked; one that is cut off up to the end.
 
     Passwords in URLs, what follows ``Bearer`` and ``Basic``, and ``secrets`` wherever they occur are blanked, too.
@@ -126,7 +126,7 @@ def redacted_text(text: str, patterns: Sequence[str], secrets: Iterable[str] = (
     for secret in sorted(secrets, key=len, reverse=True):
         for form in {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}:
             text = text.replace(form, BLANK)
-    patterns, plain = tuple(patterns), text.lower()
+    plain = text.lower()
     if "://" in plain:
         text = _LOGIN.sub(rf"\1{BLANK}", text)
     if "bearer" in plain or "basic" in plain:

@@ -26,6 +26,11 @@ _FAR_FUTURE_SECONDS = (FAR_FUTURE - EPOCH).total_seconds()
 _FAR_PAST_SECONDS = (FAR_PAST - EPOCH).total_seconds()
 
 
+def is_seconds(value: object, least: float, most: float = MAX_SECONDS) -> bool:
+    """Return whether a value is a number of seconds from ``least`` to ``most``, by default what fits a calendar."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+
+
 def to_unix(instant: datetime) -> str:
     """Return UNIX seconds with six decimals; an instant before 1970 becomes the first microsecond of 1970.
 

@@ -19,7 +19,8 @@ from outbox import run_due
 
 from redisbeater import EntryPage, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
-from redisbeater.management.search import MOST_ENTRIES, MOST_READ, PIECE
+from redisbeater.management.search import MOST_READ, PIECE
+from redisbeater.model.passed_values import MOST_LISTED
 
 
 def fill(store: ScheduleStore, app: Celery, names: Iterable[str]) -> None:
@@ -247,7 +248,7 @@ def test_broken_entries_are_listed_apart_and_hold_nothing_up(
     ("arguments", "problem"),
     [
         ({"limit": 0}, "limit: expected a whole number from 1 to 10000, got 0"),
-        ({"limit": MOST_ENTRIES + 1}, "limit: "),
+        ({"limit": MOST_LISTED + 1}, "limit: "),
         ({"limit": True}, "limit: "),
         ({"limit": "5"}, "limit: "),
         ({"limit": None}, "limit: "),

@@ -15,14 +15,14 @@ from due import save_due
 from outbox import run_due
 from support.ports import free_port
 from support.proxy import Proxy
-from support.scrape import Samples, scrape
+from support.scrape import Samples, scrape, series_names
 from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
 from redisbeater.exceptions import LockNotOwnedError
 from redisbeater.observe import metrics as reading
-from redisbeater.observe.metrics import CATALOGUE, series_names
+from redisbeater.observe.metrics import CATALOGUE
 
 pytestmark = pytest.mark.one_server
 

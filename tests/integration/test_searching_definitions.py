@@ -118,7 +118,7 @@ def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     monkeypatch.setattr(contents, "FOUND_PAGE", 50)
     keys, found = Context.of(app).redis.keys, set()
     for turn, page in enumerate(
-        Context.of(app).redis.contents.found_names({"fields": {"task": "shop.report"}, "parts": []})
+        Context.of(app).redis.contents.found_names({"fields": {"task": "shop.report"}, "parts": []}, "")
     ):
         found |= {name for name, _ in page}
         client.zadd(keys.schedule, {keys.entry(f"{number:03}"): (-1) ** turn * number + 5e9 for number in range(600)})

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from redisbeater.observe.metrics import CATALOGUE, MetricKind, series_names
-from support.scrape import Samples
+from redisbeater.observe.metrics import CATALOGUE, MetricKind
+from support.scrape import Samples, series_names
 
 #: Seconds from one sample to the next, and how many of them a beat is healthy, and in trouble unless a test needs more.
 INTERVAL, HEALTHY, TROUBLED = 60, 20, 20

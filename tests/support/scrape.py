@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from redisbeater.observe.metrics import CATALOGUE, PREFIX, MetricKind
+
 #: Seconds that an answer may take on a busy machine.
 ANSWER_SECONDS = 30
 
@@ -56,3 +58,14 @@ def scrape(port: int) -> Samples:
     reply = get(port, "/metrics")
     assert reply.status == 200, reply.text
     return Samples.read(reply.text)
+
+
+def series_names(name: str) -> tuple[str, ...]:
+    """Return the full names of the series of a metric, as a monitor stores them."""
+    full = f"{PREFIX}{name}"
+    endings = {
+        MetricKind.COUNTER: ("_total",),
+        MetricKind.GAUGE: ("",),
+        MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    }
+    return tuple(full + ending for ending in endings[CATALOGUE[name].kind])

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from support.scrape import series_names
 
-from redisbeater.observe.metrics import CATALOGUE, MetricKind, series_names
+from redisbeater.observe.metrics import CATALOGUE, MetricKind
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALERTS = [

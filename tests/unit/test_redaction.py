@@ -28,7 +28,7 @@ def test_what_a_matching_key_holds_is_blanked(value: Any, shown: Any) -> None:
 
 
 def test_a_pattern_may_have_wildcards() -> None:
-    assert redacted({"a1z": 1, "az": 2, "b": 3}, ["a?z"]) == {"a1z": "***", "az": 2, "b": 3}
+    assert redacted({"a1z": 1, "az": 2, "b": 3}, ("a?z",)) == {"a1z": "***", "az": 2, "b": 3}
 
 
 def test_no_pattern_blanks_nothing() -> None:

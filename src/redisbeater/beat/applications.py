@@ -32,7 +32,7 @@ def adopt(context: Context, application: str, author: Author) -> tuple[list[str]
     Return their names, and by name why some could not be changed. ``author``: who does this, for the entries' logs.
     """
     origins = context.redis.contents.origins(sorted(context.redis.contents.statics()))
-    theirs = {name: origin or "" for name, origin in origins.items() if application_of(origin or "") == application}
+    theirs = {name: origin or "" for name, origin in origins.items() if application_of(origin) == application}
     changes = [
         FieldChange(name=name, origin=_renamed(context, origin), author=author) for name, origin in theirs.items()
     ]
@@ -72,11 +72,11 @@ def report_taken(context: Context, taken: Mapping[str, str], origins: Mapping[st
     for name, origin in taken.items():
         reason = f"$.name: {_owner(origin)} has that name"
         context.redis.broken.report_declaration(name, reason, application=context.application)
-    theirs = {application_of(origin or "") for origin in origins.values() if not file_owner(origin or "")}
+    theirs = {application_of(origin) for origin in origins.values() if not file_owner(origin)}
     others = theirs - {"", context.application}
     for application in sorted(others):
         names = [name for name, origin in taken.items() if application_of(origin) == application]
-        count = sum(1 for origin in origins.values() if application_of(origin or "") == application)
+        count = sum(1 for origin in origins.values() if application_of(origin) == application)
         _report_other(context, application, names, count)
     if unowned := [name for name, origin in taken.items() if not application_of(origin) or file_owner(origin)]:
         logger.error(

@@ -52,7 +52,7 @@ def reconcile(
     """
     statics = context.redis.contents.statics()
     origins = dict(context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)}))))
-    ours = [name for name in map(str, declared) if name not in statics and _is_ours(context, origins.get(name) or "")]
+    ours = [name for name in map(str, declared) if name not in statics and _is_ours(context, origins.get(name))]
     context.redis.contents.add_statics(ours)
     upserts, failures = _upserts(context, declared, entry_class)
     _restore(context, upserts, origins)
@@ -166,8 +166,8 @@ def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleE
     return entry
 
 
-def _is_ours(context: Context, origin: str) -> bool:
-    return bool(origin) and application_of(origin) == context.application
+def _is_ours(context: Context, origin: str | None) -> bool:
+    return application_of(origin) == context.application
 
 
 def _event(context: Context, name: str, change: str, fields: Sequence[str] = ()) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class Broker:
         self._used_at = host_seconds()
         return self._producer
 
-    def publish_batch(self, *, one_by_one: bool = False) -> PublishBatch:
+    def publish_batch(self, *, one_by_one: bool) -> PublishBatch:
         """Return a publish batch for what is published within it.
 
         Arguments:

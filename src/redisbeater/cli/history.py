@@ -32,7 +32,6 @@ from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import EntryNotFound, StoreError
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.history import (
-    MOST_RUNS,
     end_words,
     item_dict,
     lateness,
@@ -44,6 +43,7 @@ from redisbeater.management.runs.history import (
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.passed_values import MOST_LISTED
 from redisbeater.model.run import Run
 from redisbeater.times import clock_words, date_words, relative_words, span_words
 
@@ -55,7 +55,7 @@ _COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "NOTE
 
 @redisbeater.command()
 @OPTIONAL_NAME
-@click.option("-n", "count", type=click.IntRange(1, MOST_RUNS), default=20, show_default=True, help="How many.")
+@click.option("-n", "count", type=click.IntRange(1, MOST_LISTED), default=20, show_default=True, help="How many.")
 @click.option(
     "--state",
     "states",
@@ -126,7 +126,7 @@ def _nothing(name: str | None, *, is_filtered: bool) -> str:
 
 
 def table_of_runs(
-    items: Sequence[Run | LogLine], view: View, zone: tzinfo, *, has_names: bool = False, has_ids: bool = False
+    items: Sequence[Run | LogLine], view: View, zone: tzinfo, *, has_names: bool, has_ids: bool
 ) -> list[str]:
     """Return the lines of a table of runs and lines of a log."""
     rows = [_of_run(item, view, zone) if isinstance(item, Run) else _of_line(item, view, zone) for item in items]

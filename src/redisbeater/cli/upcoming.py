@@ -29,9 +29,10 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry_name import check_name
-from redisbeater.management.future import MOST_LISTED_RUNS, NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
+from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.why.facts import Answer, zone_of_entry
 from redisbeater.management.why.past import explain
+from redisbeater.model.passed_values import MOST_LISTED
 from redisbeater.times import clock_words, date_words, relative_words
 
 
@@ -79,7 +80,7 @@ def _answer_lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
 @click.option(
     "-n",
     "count",
-    type=click.IntRange(1, MOST_LISTED_RUNS),
+    type=click.IntRange(1, MOST_LISTED),
     help=f"Number of runs: {NEXT_OF_ENTRY} of an entry, {NEXT_OF_SCHEDULE} of the schedule; with --within all, "
     "up to 10,000.",
 )
@@ -110,7 +111,7 @@ def upcoming(
     start = None if at is None else at.read(view.now, view.zone if name is None else zone_of(app, name))
     if name is not None and count is not None and count > MOST_RUNS:
         raise BadInput(f"-n: expected 1 to {MOST_RUNS} runs of one entry, got {count}")
-    limit = count or (MOST_LISTED_RUNS if within is not None else NEXT_OF_ENTRY if name else NEXT_OF_SCHEDULE)
+    limit = count or (MOST_LISTED if within is not None else NEXT_OF_ENTRY if name else NEXT_OF_SCHEDULE)
     runs: Sequence[UpcomingRun]
     if name is None:
         with Progress("read") as progress:

@@ -17,7 +17,7 @@ from celery.utils.imports import symbol_by_name
 
 from redisbeater.config.urls import RedisUrl
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.times import MAX_SECONDS
+from redisbeater.times import MAX_SECONDS, is_seconds
 
 #: Takes the full name of a setting and its value; returns the value in the form that the package uses.
 Reader = Callable[[str, Any], Any]
@@ -193,11 +193,6 @@ def rate(name: str, value: Any) -> float:
     if is_seconds(value, LEAST_RATE, MOST_RATE):
         return float(value)
     raise UnacceptableValue
-
-
-def is_seconds(value: Any, least: float, most: float = MAX_SECONDS) -> bool:
-    """Return whether a value is a number of seconds from ``least`` to ``most``, by default what fits a calendar."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
 
 
 def read_address(name: str, value: Any) -> str:

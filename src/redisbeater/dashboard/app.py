@@ -71,8 +71,6 @@ STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
     (StoreError, 503),
 )
 
-EXAMPLE = 'create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
-
 #: The pages.
 ACTIONS: tuple[Action, ...] = (
     *entries.ACTIONS,

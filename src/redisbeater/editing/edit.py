@@ -245,9 +245,7 @@ def announce_edits(edits: Iterable[Edit]) -> None:
             entry_fixed.send(name, name=name, reason="saved")
 
 
-def announce(
-    names: Iterable[str], change: str, *, by: str = "", fields: Sequence[str] = (), renamed_from: str = ""
-) -> None:
+def announce(names: Iterable[str], change: str, *, by: str, fields: Sequence[str] = (), renamed_from: str = "") -> None:
     """Fire the signal that entries were changed; see :data:`redisbeater.signals.entry_changed`."""
     if entry_changed.receivers:
         for name in names:

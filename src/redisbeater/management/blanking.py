@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ def redacted_line(context: Context, line: LogLine) -> LogLine:
     return LogLine(what=line.what, first=line.first, last=line.last, count=line.count, details=details)
 
 
-def check_not_blanked(value: Any, path: str, patterns: Sequence[str]) -> None:
+def check_not_blanked(value: Any, path: str, patterns: tuple[str, ...]) -> None:
     """Refuse a value in which a secret is blanked, at any depth: stored, it would take the place of the secret.
 
     Raises:
@@ -41,7 +41,7 @@ def check_not_blanked(value: Any, path: str, patterns: Sequence[str]) -> None:
     """
     if isinstance(value, Mapping):
         for key, item in value.items():
-            if item == BLANK and names_secret(str(key), tuple(patterns)):
+            if item == BLANK and names_secret(str(key), patterns):
                 raise InvalidEntry(f"{path}.{key}", f"is blanked: {BLANK} stands for a secret; write the secret itself")
             check_not_blanked(item, f"{path}.{key}", patterns)
     elif isinstance(value, (list, tuple)):
@@ -53,13 +53,13 @@ def check_not_blanked(value: Any, path: str, patterns: Sequence[str]) -> None:
             raise InvalidEntry(path, f"has a secret that is blanked: {BLANK} stands for it; write the secret itself")
 
 
-def restored(value: Any, stored: Any, patterns: Sequence[str]) -> Any:
+def restored(value: Any, stored: Any, patterns: tuple[str, ...]) -> Any:
     """Return a value with the stored values in place of those that were blanked at the same keys."""
     if isinstance(value, dict):
         known = stored if isinstance(stored, Mapping) else {}
         return {
             key: known[key]
-            if item == BLANK and key in known and names_secret(str(key), tuple(patterns))
+            if item == BLANK and key in known and names_secret(str(key), patterns)
             else restored(item, known.get(key), patterns)
             for key, item in value.items()
         }

@@ -277,7 +277,7 @@ class Bulk:
         deleted: how many were deleted.
     """
 
-    def __init__(self, context: Context, *, note: str = "", by: str = "") -> None:
+    def __init__(self, context: Context, *, note: str, by: str) -> None:
         self.created = self.changed = self.unchanged = self.deleted = 0
         self._context = context
         self._author = Author.of(by, note)

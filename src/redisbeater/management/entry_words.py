@@ -94,7 +94,7 @@ class EntryWords:
         name: the entry that is changed; empty for a new one.
     """
 
-    def __init__(self, context: Context, words: Mapping[str, Any], name: str = "") -> None:
+    def __init__(self, context: Context, words: Mapping[str, Any], name: str) -> None:
         self._context = context
         self._words = {word: text for word, text in words.items() if text is not None}
         self._name = name

@@ -222,9 +222,6 @@ def _affected(definition: Definition, timetable: Timetable, start: datetime, end
     return None
 
 
-#: The most runs that are listed at once.
-MOST_LISTED_RUNS = 10_000
-
 #: How many are listed of one entry, and of the whole schedule, unless somebody asks for another number.
 NEXT_OF_ENTRY, NEXT_OF_SCHEDULE = 5, 20
 
@@ -262,7 +259,7 @@ def next_runs(
 
 
 def next_runs_of(
-    context: Context, name: str, *, within: timedelta | None = None, limit: int = 5, start: datetime | None = None
+    context: Context, name: str, *, within: timedelta | None, limit: int, start: datetime | None
 ) -> list[UpcomingRun]:
     """Return the next runs of one entry, with the arguments of :func:`next_runs`.
 
@@ -343,4 +340,4 @@ def _score_of(snapshot: Snapshot) -> datetime | None:
 def _check(within: Any, limit: Any) -> None:
     if within is not None and within < timedelta():
         raise ValueError(f"within: expected a time that is not negative, got {quoted(within)}")
-    check_number("limit", limit, MOST_LISTED_RUNS)
+    check_number("limit", limit)

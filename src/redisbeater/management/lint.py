@@ -76,9 +76,7 @@ _MOST_NAMES = 3
 class Linter:
     """Goes through entries once and collects findings."""
 
-    def __init__(
-        self, context: Context, progress: Callable[[int], None] | None = None, *, for_sentry: bool = False
-    ) -> None:
+    def __init__(self, context: Context, progress: Callable[[int], None] | None, *, for_sentry: bool) -> None:
         self._for_sentry = for_sentry
         self._progress = progress
         self._now, zone = context.redis.clock()

@@ -63,7 +63,7 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
     raise EditConflict(f"other programs changed {quoted(name)} {ATTEMPTS} times; it was not renamed")
 
 
-def copy_entry(context: Context, name: str, new: str, change: FieldChange, *, dry_run: bool = False) -> StoredEntry:
+def copy_entry(context: Context, name: str, new: str, change: FieldChange, *, dry_run: bool) -> StoredEntry:
     """Create an entry like another one with a change, which starts again: without runs, and with no fire time left out.
 
     With ``dry_run`` nothing is written.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -51,12 +51,10 @@ from redisbeater.model.passed_values import as_task, check_number, checked_insta
 from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.run import Run, RunBrief, RunCounts
 from redisbeater.store import Late
+from redisbeater.times import is_seconds
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
-
-#: The most lines of a log that are read at once.
-MOST_LINES_READ = 10_000
 
 
 class ScheduleStore:
@@ -528,7 +526,7 @@ class ScheduleStore:
         Raises:
             ValueError: ``limit`` is not from 1 to 10,000.
         """
-        check_number("limit", limit, MOST_LINES_READ)
+        check_number("limit", limit)
         log = self._context.redis.log
         lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
         return [redacted_line(self._context, line) for line in lines]
@@ -882,6 +880,6 @@ class ScheduleStore:
 
 def _seconds(duration: float | timedelta, name: str = "more_than") -> float:
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+    if not is_seconds(seconds, 0, sys.float_info.max):
         raise ValueError(f"{name}: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
     return float(seconds)

@@ -143,7 +143,7 @@ class Filter:
         """Whether the name alone decides."""
         return self.task is None and self.enabled is None and self.queue is None and not self.labels
 
-    def terms(self, text: str = "", *, is_disabled: bool = False) -> dict[str, Any] | None:
+    def terms(self, text: str, *, is_disabled: bool) -> dict[str, Any] | None:
         """Return the terms by which ``find_entries.lua`` leaves out most other entries, or None if it cannot.
 
         Arguments:
@@ -244,7 +244,7 @@ class Search:
         """
         return sorted(self.each(limit), key=_KEYS[self._sort])[:limit]
 
-    def each(self, limit: int | None = None) -> Iterator[EntryView]:
+    def each(self, limit: int | None) -> Iterator[EntryView]:
         """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
         most = None if self._sort in ("last", "result") or self._results else limit
         is_in_order = self.candidates is not None  # those that do not run come last, by their names
@@ -487,9 +487,6 @@ def _last_change(context: Context, name: str) -> LogLine | None:
     return found and redacted_line(context, found)
 
 
-#: The largest page that may be asked for.
-MOST_ENTRIES = 10_000
-
 #: How many entries are read for one page at most, however few of them a filter lets through.
 MOST_READ = 2_000
 
@@ -619,6 +616,6 @@ class _Page:
 
 
 def _check(limit: Any, cursor: Any) -> None:
-    check_number("limit", limit, MOST_ENTRIES)
+    check_number("limit", limit)
     if cursor is not None and not (isinstance(cursor, str) and cursor):
         raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {quoted(cursor)}")

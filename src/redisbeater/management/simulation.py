@@ -238,10 +238,10 @@ def simulate_schedule(
     end: datetime | None,
     entries: Iterable[RedisScheduleEntry] | Export | None,
     wanted: Filter,
-    progress: Progress | None = None,
+    progress: Progress | None,
     *,
-    states: Collection[str] = (),
-    text: str = "",
+    states: Collection[str],
+    text: str,
 ) -> Simulation:
     """Return how many runs there will be between two instants; of stored entries those that :func:`search` finds.
 
@@ -277,7 +277,7 @@ class Forecast:
         busiest_before, busiest_after: runs of the busiest minute of the whole schedule; None: it is too large.
     """
 
-    def __init__(self, context: Context, changes: Changes, progress: Progress | None = None) -> None:
+    def __init__(self, context: Context, changes: Changes, progress: Progress | None) -> None:
         self.more = self.fewer = 0
         self.busiest_before: int | None = None
         self.busiest_after: int | None = None

@@ -30,7 +30,7 @@ from redisbeater.model.policies import (
     TextEnum,
 )
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone, read_zone
-from redisbeater.times import MAX_SECONDS, duration_words
+from redisbeater.times import duration_words, is_seconds
 
 #: How many fire times of an entry can be left out.
 MOST_SKIPPED = 100
@@ -123,7 +123,7 @@ class Duration(FieldKind):
         """Return the seconds."""
         if isinstance(value, timedelta):
             value = value.total_seconds()
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not self.least <= value <= MAX_SECONDS:
+        if not is_seconds(value, self.least):
             expected = f"seconds or a timedelta, from {self.least:g} to 1000 years"
             raise InvalidEntry(path, f"expected {expected}, got {quoted(value)}")
         return value

@@ -112,14 +112,14 @@ _PREFIX = "file:"
 _DIGEST_CHARACTERS = 8
 
 
-def application_of(origin: str) -> str:
+def application_of(origin: str | None) -> str:
     """Return the application that declares a static entry of this origin; empty for an origin that is none."""
-    return origin.rpartition(" ")[0]
+    return (origin or "").rpartition(" ")[0]
 
 
-def file_owner(origin: str) -> str:
+def file_owner(origin: str | None) -> str:
     """Return the owner of the file that declares an entry, or an empty text if no file does."""
-    return origin.removeprefix(_PREFIX).rpartition(" ")[0] if origin.startswith(_PREFIX) else ""
+    return origin.removeprefix(_PREFIX).rpartition(" ")[0] if origin and origin.startswith(_PREFIX) else ""
 
 
 def file_origin(owner: str, declared: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone
-from redisbeater.times import MAX_SECONDS
+from redisbeater.times import is_seconds
 
 #: The greatest priority that a message can have.
 MOST_PRIORITY = 255
@@ -155,7 +156,7 @@ def option_instant(value: Any, now: datetime) -> datetime | None:
         return value if value.tzinfo else None
     if isinstance(value, timedelta):
         return now + value
-    return now + timedelta(seconds=value) if _is_number(value) else None
+    return now + timedelta(seconds=value) if is_seconds(value, -math.inf, math.inf) else None
 
 
 def _check_headers(options: Any, path: str) -> None:
@@ -192,16 +193,12 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_delay(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= MAX_SECONDS
+    return is_seconds(value, 0)
 
 
 def _is_duration(value: Any) -> bool:
-    return _is_number(value) and 0 < value <= MAX_SECONDS
+    return is_seconds(value, 0) and value > 0
 
 
 def _is_end(value: Any) -> bool:
@@ -242,8 +239,7 @@ def _is_link(value: Any) -> bool:
 
 def _is_retry_policy(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
-        name in _RETRY_FIELDS and (number is None or (_is_number(number) and number >= 0))
-        for name, number in value.items()
+        name in _RETRY_FIELDS and (number is None or is_seconds(number, 0, math.inf)) for name, number in value.items()
     )
 
 

@@ -20,6 +20,9 @@ from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 #: The object of the entry lies around its arguments.
 MOST_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
 
+#: The most entries, runs or lines that one call returns.
+MOST_LISTED = 10_000
+
 _NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
 
 #: What RFC 5545 text holds.
@@ -124,7 +127,7 @@ def checked_instant(given: Any, zone: tzinfo, path: str) -> datetime:
         raise InvalidEntry(path, f"{quoted(given)} is out of range") from None
 
 
-def check_number(name: str, given: Any, most: int) -> None:
+def check_number(name: str, given: Any, most: int = MOST_LISTED) -> None:
     """Refuse what is no number of things to return.
 
     Raises:

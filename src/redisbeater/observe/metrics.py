@@ -109,17 +109,6 @@ CATALOGUE = {
 }
 
 
-def series_names(name: str) -> tuple[str, ...]:
-    """Return the full names of the series of a metric, as a monitor stores them."""
-    full = f"{PREFIX}{name}"
-    endings = {
-        MetricKind.COUNTER: ("_total",),
-        MetricKind.GAUGE: ("",),
-        MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
-    }
-    return tuple(full + ending for ending in endings[CATALOGUE[name].kind])
-
-
 #: Seconds for which the value is used again: monitors ask every fifteen, and there may be two of them.
 FRESH_SECONDS = 14.0
 

@@ -317,12 +317,6 @@ def is_in_gap(moment: datetime) -> bool:
     return before < after
 
 
-def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
-    """Return the instant of a naive local time, the first one if it is repeated; None if it does not exist."""
-    instant = to_utc(local, zone)
-    return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None
-
-
 def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
     """Return the UTC offset of a local date if it does not change from ``since`` to the end of the date; else None.
 

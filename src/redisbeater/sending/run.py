@@ -54,8 +54,8 @@ def make_run(
     app: Celery,
     entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     due_at: datetime | None = None,
-    attempt: int = 0,
-    now: datetime | None = None,
+    attempt: int,
+    now: datetime | None,
 ) -> RedisScheduleEntry:
     """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
 
@@ -170,11 +170,11 @@ def new_run(
     run: RedisScheduleEntry,
     now: datetime,
     *,
-    kind: Kind = Kind.SCHEDULE,
-    by: str = "",
-    note: str = "",
-    restart_of: str = "",
-    is_alone: bool = False,
+    kind: Kind,
+    by: str,
+    note: str,
+    restart_of: str,
+    is_alone: bool,
 ) -> NewRun:
     """Return the record of a run that a program is about to send for the first time.
 
@@ -210,8 +210,8 @@ def planned_run(
     *,
     id: str,
     now: datetime,
-    state: State = State.SENT,
-    is_alone: bool = False,
+    state: State,
+    is_alone: bool,
 ) -> NewRun:
     """Return the record of the run of an entry at a fire time, which was sent or is to wait.
 

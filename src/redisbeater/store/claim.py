@@ -109,7 +109,7 @@ class Claim:
         """Return the server's time at a time on this host's clock, reckoned from this claim's reply."""
         return self.now + timedelta(seconds=at - self.asked_at)
 
-    def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
+    def look_again_at(self, longest: float, not_before: float) -> float:
         """Return when to claim again, on this host's clock: at once if this claim found anything and more may run.
 
         Arguments:

@@ -24,9 +24,10 @@ from redis.sentinel import MasterNotFoundError, Sentinel
 
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
-from redisbeater.config.values import PREFIX, is_seconds
+from redisbeater.config.values import PREFIX
 from redisbeater.display import did_you_mean
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.times import is_seconds
 
 
 class Credentials(CredentialProvider):

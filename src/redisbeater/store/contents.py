@@ -64,7 +64,7 @@ class Contents:
             cursor, text = self._connection.run("list_names", [self._keys.schedule], terms)
             yield self._scored(text)
 
-    def found_names(self, terms: Mapping[str, Any], prefix: str = "") -> Iterator[list[tuple[str, float]]]:
+    def found_names(self, terms: Mapping[str, Any], prefix: str) -> Iterator[list[tuple[str, float]]]:
         """Yield, as :meth:`scored_names` does, the names of the entries that may be wanted, and some that are not.
 
         No entry that is there all the time is left out, whatever changes meanwhile.

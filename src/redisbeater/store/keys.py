@@ -94,9 +94,6 @@ LOCK_RELEASED = ":lock"
 #: The message on the changes channel that the schedule is paused, or not any more.
 PAUSE_CHANGED = ":pause"
 
-#: The message on the changes channel that a run is ready to be sent again, or for the first time.
-RUN_READY = ":runs"
-
 #: The message on the changes channel that several entries were changed.
 SEVERAL = ":several"
 

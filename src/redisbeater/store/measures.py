@@ -13,14 +13,11 @@ from redisbeater.entry_name import is_unreserved
 from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
-from redisbeater.store.records import MOST_BEATS
+from redisbeater.store.records import MOST_BEATS, MOST_COUNTED
 from redisbeater.times import from_unix
 
 #: How many members one step reads or corrects.
 PAGE = 250
-
-#: How many failing entries are looked at when late ones are counted: a few milliseconds of the server.
-MOST_COUNTED = 10_000
 
 
 class Late(NamedTuple):

@@ -75,7 +75,7 @@ def report_text(reason: str, since: datetime, **more: str) -> str:
     return json.dumps({"reason": shown(reason), "since": since.isoformat(), **more})
 
 
-def reports_as_json(broken: Sequence[tuple[ClaimedEntry, str]], since: datetime, *, is_logged: bool = True) -> str:
+def reports_as_json(broken: Sequence[tuple[ClaimedEntry, str]], since: datetime, *, is_logged: bool) -> str:
     """Return the argument of the quarantine script. It is not ASCII, as in ``commitment.py``.
 
     ``is_logged``: whether the log of each entry gets a line.

@@ -51,7 +51,7 @@ class Log:
         return [LogLine.from_text(text) for text in texts or ()]
 
 
-#: How many entries are looked at when claims are counted: a few milliseconds of the server.
+#: How many entries are looked at when claims, or late ones, are counted: a few milliseconds of the server.
 MOST_COUNTED = 10_000
 
 

@@ -319,7 +319,7 @@ def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems
         return None
 
 
-def past_time(req: PageRequest, text: str, zone: tzinfo | None = None) -> datetime:
+def past_time(req: PageRequest, text: str, zone: tzinfo | None) -> datetime:
     """Return the time that a text means in a zone, that of the schedule by default: the newest one that has passed.
 
     Raises:

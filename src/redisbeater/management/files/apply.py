@@ -69,9 +69,7 @@ def _entry(context: Context, snapshot: Snapshot, has_state: bool) -> FileEntry:
     )
 
 
-def apply_changes(
-    context: Context, changes: Changes, done: Applied, progress: Callable[[int], None] | None = None
-) -> None:
+def apply_changes(context: Context, changes: Changes, done: Applied, progress: Callable[[int], None] | None) -> None:
     """Write planned changes, and record in ``done`` what was written, also where an exception ends it.
 
     An entry that was changed since it was planned is left out, and recorded as a conflict. The log of the schedule gets

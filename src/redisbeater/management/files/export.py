@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -272,7 +272,7 @@ class Export:
             owner, schedule_id = owner or each.owner, schedule_id or each.schedule_id
         return cls(entries=entries, owner=owner, schedule_id=schedule_id)
 
-    def without_secrets(self, patterns: Sequence[str]) -> Export:
+    def without_secrets(self, patterns: tuple[str, ...]) -> Export:
         """Return the same entries with the values of keys that name a secret blanked."""
 
         def blanked(each: FileEntry) -> FileEntry:

@@ -198,7 +198,7 @@ class ApplyOptions:
 
 
 def plan_changes(
-    context: Context, export: Export, terms: ApplyOptions, progress: Callable[[int], None] | None = None
+    context: Context, export: Export, terms: ApplyOptions, progress: Callable[[int], None] | None
 ) -> Changes:
     """Return the changes that applying a file makes; call ``progress`` with the number of planned entries.
 
@@ -277,7 +277,7 @@ class _Planner:
         contents = self._context.redis.contents
         names = [name for name in contents.names() if name not in declared]
         origins = contents.origins(names)
-        gone = sorted(name for name in names if file_owner(origins[name] or "") == self._terms.owner)
+        gone = sorted(name for name in names if file_owner(origins[name]) == self._terms.owner)
         for snapshot in self._context.redis.load_many(gone):
             if snapshot.exists:
                 before = _stored(snapshot, self._context)

@@ -14,8 +14,9 @@ from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.exceptions import RunActive, StoreError, WrongType
 from redisbeater.log_lines import get_logger
-from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, MOST_RUNS, wait_for_event
+from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, wait_for_event
 from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run, triggered_run
+from redisbeater.model.passed_values import MOST_LISTED
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, Kind, State
@@ -92,7 +93,7 @@ def send_backfill(
     rate: float | None,
     overlap: Overlap | None,
     author: Author,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None,
 ) -> Backfill:
     """Send a run for each missing fire time, oldest first, and return what was sent.
 
@@ -162,7 +163,7 @@ def _done(context: Context, name: str, fire_times: list[datetime]) -> frozenset[
     if not context.config.track_runs:
         return frozenset()
     wanted = set(fire_times)
-    runs = context.redis.runs.history(name, MOST_RUNS, states=_DONE)
+    runs = context.redis.runs.history(name, MOST_LISTED, states=_DONE)
     return frozenset(run.fire_time for run in runs if run.fire_time in wanted and run.fire_time is not None)
 
 

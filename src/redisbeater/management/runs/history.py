@@ -17,7 +17,7 @@ from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.passed_values import check_number
+from redisbeater.model.passed_values import MOST_LISTED, check_number
 from redisbeater.model.run import FINAL, Kind, Run, RunBrief, RunCounts, State, sentence_of
 from redisbeater.store import Notifier, pages
 from redisbeater.times import EPOCH, duration_words, relative_words, span_words
@@ -134,9 +134,6 @@ def usually(runs: Sequence[Run]) -> str:
     return f" (usual: {span_words(length) if seconds < 1 else duration_words(length)})"
 
 
-#: How many runs and lines are read at once.
-MOST_RUNS = 10_000
-
 #: Entries of which one step reads the newest runs.
 PIECE = 500
 
@@ -172,8 +169,8 @@ def read_history(
     *,
     limit: int,
     before: datetime | None = None,
-    since: datetime | None = None,
-    states: Collection[str] = (),
+    since: datetime | None,
+    states: Collection[str],
     progress: Callable[[int], None] | None = None,
 ) -> HistoryPage:
     """Return a page of the history; :meth:`redisbeater.ScheduleStore.history`.
@@ -183,7 +180,7 @@ def read_history(
     Raises:
         ValueError: limit or states are not valid.
     """
-    check_number("limit", limit, MOST_RUNS)
+    check_number("limit", limit)
     wanted = check_states(states)
     runs = _runs(context, name, limit + 1, before, wanted, progress=progress)
     lines = [] if wanted and "skipped" not in states else _log_lines(context, name, before, only_skipped=bool(wanted))
@@ -198,7 +195,7 @@ def read_history(
     rest: Sequence[Run | LogLine] = found[len(page) :]
     if len(page) > limit:  # the next page begins before that moment: all of it is on this one
         here = {item.id for item in page if isinstance(item, Run)}
-        page += [run for run in _runs(context, name, MOST_RUNS, None, wanted, at=last) if run.id not in here]
+        page += [run for run in _runs(context, name, MOST_LISTED, None, wanted, at=last) if run.id not in here]
         rest = rest or _runs(context, name, 1, last, wanted)
     is_last = not rest or (since is not None and moment_of(rest[0]) < since)
     return HistoryPage(items=tuple(page), before=None if is_last else last)

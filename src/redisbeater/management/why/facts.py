@@ -168,7 +168,7 @@ def author_words(by: object, note: object) -> str:
     return (f" by {shown(by)}" if by else "") + (f': "{shown(note)}"' if note else "")
 
 
-def read_facts(context: Context, name: str, now: datetime | None = None, max_interval: float = 0.0) -> Facts:
+def read_facts(context: Context, name: str, now: datetime | None, max_interval: float) -> Facts:
     """Read what is stored about an entry.
 
     Arguments:

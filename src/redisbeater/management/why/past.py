@@ -8,8 +8,7 @@ from dataclasses import replace
 from datetime import MAXYEAR, datetime, timedelta, tzinfo
 
 from redisbeater.context import Context
-from redisbeater.display import quoted
-from redisbeater.exceptions import InvalidEntry, WrongType
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.why.facts import (
     MOST_SHOWN,
     Answer,
@@ -23,6 +22,7 @@ from redisbeater.management.why.facts import (
 from redisbeater.management.why.present import absence, answer_now, owed_run
 from redisbeater.management.why.runs import of_run, overlap_evidence, overlap_sentence
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.model.skip import Reason
@@ -376,7 +376,5 @@ def explain(
     Raises:
         EntryNotFound: nothing is known of that name.
     """
-    if at is not None and not isinstance(at, datetime):
-        raise WrongType("$.at", f"expected a datetime, got {quoted(at)}")
     facts = replace(read_facts(context, name, now, max_interval), shown_in=shown_in)
-    return answer_now(facts) if at is None else answer_at(facts, in_zone(at, facts.zone))
+    return answer_now(facts) if at is None else answer_at(facts, checked_instant(at, facts.zone, "$.at"))
