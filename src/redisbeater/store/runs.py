@@ -492,7 +492,7 @@ class RunStore:
         for what, text in stored.items():
             slot, _, state = what.partition(" ")
             if slot.isdecimal() and len(slot) < 9 and state in set(State):
-                found.setdefault(from_unix(int(slot) * 300), Counter())[State(state)] += _whole(text)
+                found.setdefault(from_unix(int(slot) * 300), Counter())[State(state)] += read_count(text)
         return found
 
     def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
