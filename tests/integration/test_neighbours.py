@@ -282,6 +282,7 @@ def test_a_name_that_would_be_a_key_of_a_schedule_itself_is_refused(app: Celery,
 def test_every_key_of_a_schedule_itself_is_a_word_that_no_new_name_has_behind_two_colons(prefix: str) -> None:
     keys = Keys(prefix, None)
     with_names = [keys.log_of("x"), keys.run("x"), keys.payload_of("x"), keys.runs_of("x"), keys.active_of("x")]
+    with_names.append(keys.traceback_of("x"))
     every = {*vars(keys).values(), *keys.bookkeeping(), *with_names, keys.receipt("x"), keys.answer("x")} - {prefix}
 
     assert {key.removeprefix(f"{prefix}:").split(":")[0] for key in every} == {*OWN_KEYS, *CHANNELS}
