@@ -156,7 +156,7 @@ def test_history_as_json_is_one_object_a_line(
     assert set(lines[1]) == {
         "type", "id", "name", "task", "state", "kind", "fire_time", "attempt", "starts", "acks_late", "sent_at",
         "started_at", "seen_at", "finished_at", "worker", "pid", "error", "result", "note", "by", "restart_of",
-        "is_to_stop", "is_alone", "expires", "lease_end", "resend_at",
+        "is_to_stop", "is_alone", "expires", "lease_end", "resend_at", "version", "queue",
     }  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def test_secrets_in_errors_are_blanked(store: ScheduleStore, write: Write) -> No
     [
         (("history", "report", "--state", "FAILED"), "Error: --state: expected BUFFERED, SENT, "),
         (("history", "report", "--since", "soon"), "Error: --since 'soon': expected a time"),
-        (("run", "nobody"), "Error: no run 'nobody' is kept; history NAME --long shows"),
+        (("run", "nobody"), "Error: no run 'nobody' is kept; pass a whole id, or 8 characters of its begin"),
     ],
 )
 def test_wrong_input_is_one_line(store: ScheduleStore, app: Celery, arguments: tuple[str, ...], problem: str) -> None:

@@ -86,7 +86,7 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
 
 
 def _result(entry: EntryView) -> str:
-    """Return what became of the last runs of the entry, and how long they usually take."""
+    """Return the result of the last runs of the entry, and how long they usually take."""
     found = entry.result
     if found is None:
         return ""

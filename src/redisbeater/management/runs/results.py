@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median, quantiles
 from typing import Any, Literal, NamedTuple
 
 from redisbeater.context import Context
-from redisbeater.display import fingerprint, shown, without_secrets
+from redisbeater.display import fingerprint, json_fields, shown, without_secrets
 from redisbeater.management.blanking import shown_run
 from redisbeater.model.policies import TextEnum
 from redisbeater.model.run import FAILED, WAITS_AFTER, Run, RunBrief, State
@@ -256,30 +256,48 @@ class FailureGroup:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        times = {name: moment and moment.isoformat() for name, moment in (("first", self.first), ("last", self.last))}
-        return {**vars(self), **times, "state": self.state.value, "runs": list(self.runs)}
+        return {"name": self.name, "count": len(self.runs), **json_fields(self)}
 
 
-def read_failures(context: Context, limit: int, before: datetime | None = None) -> list[FailureGroup]:
-    """Return the newest failures of the schedule in groups, the group of the newest one first.
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """The newest failures of the schedule in groups, that of the newest one first; iterating over it yields them.
 
-    Arguments:
-        context: the schedule.
-        limit: how many runs are read; 1,000 are kept.
-        before: only runs that ended before that, aware UTC.
+    Attributes:
+        groups: each a :class:`FailureGroup`, of runs that are still kept.
+        begin: when the oldest failure ended of which the schedule knows, aware UTC; None: it knows of none.
     """
+
+    groups: tuple[FailureGroup, ...] = ()
+    begin: datetime | None = None
+
+    def __iter__(self) -> Iterator[FailureGroup]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+#: How many failures the scripts list.
+MOST_FAILURES = 1_000
+
+
+def read_failures(context: Context, since: datetime | None = None, before: datetime | None = None) -> Failures:
+    """Return the newest failures of the schedule; :meth:`redisbeater.ScheduleStore.failures`."""
     groups: dict[tuple[str, str], list[Run]] = {}
-    for run in context.redis.runs.failures(limit, before) if context.config.track_runs else ():
+    runs = context.redis.runs
+    for run in runs.failures(MOST_FAILURES, before, since):
         found = shown_run(context, run)
         groups.setdefault((run.name, fingerprint(found.error) or run.state.value), []).append(found)
-    return [
+    found_groups = tuple(
         FailureGroup(
             name=name,
-            error=runs[0].error,
-            state=runs[0].state,
-            runs=tuple(run.id for run in runs),
-            first=runs[-1].finished_at,
-            last=runs[0].finished_at,
+            error=same[0].error,
+            state=same[0].state,
+            runs=tuple(run.id for run in same),
+            first=same[-1].finished_at,
+            last=same[0].finished_at,
         )
-        for (name, _), runs in groups.items()
-    ]
+        for (name, _), same in groups.items()
+    )
+    return Failures(groups=found_groups, begin=runs.first_failure())
