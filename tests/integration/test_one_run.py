@@ -205,6 +205,21 @@ def restart(site: RunSite, run_id: str) -> NewRun:
     return site.new(run_id, kind=Kind.RESTART, restart_of=FIRST)
 
 
+# -- where it was sent to
+
+
+def test_the_queue_that_runs_were_routed_to_is_named(site: RunSite, store: ScheduleStore) -> None:
+    site.send(FIRST, queue="slow")
+    site.send(SECOND, queue="slow")
+    site.clock.go_on(31)
+
+    assert (store.run_details(FIRST).queue, store.results(["report"])["report"].words) == (
+        "slow", "waits in queue slow, 2 unstarted"
+    )  # fmt: skip
+    site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
+    assert store.why("report").sentence.startswith("2 runs wait in queue slow, none started")
+
+
 # -- of the whole schedule
 
 

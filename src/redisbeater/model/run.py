@@ -425,6 +425,7 @@ class RunBrief(NamedTuple):
         finished_at: when it ended, aware UTC; None: it has not, or nobody has reported it.
         started_at: when it began, aware UTC; None: it has not, or nobody has reported it.
         fire_time: its fire time, aware UTC; None: not known.
+        queue: where it was routed to, if that is neither what its options say nor the default queue.
         error: the error that ended it, of the newest run that failed; else empty.
     """
 
@@ -436,6 +437,7 @@ class RunBrief(NamedTuple):
     finished_at: datetime | None = None
     started_at: datetime | None = None
     fire_time: datetime | None = None
+    queue: str = ""
     error: str = ""
 
     @classmethod

@@ -178,10 +178,12 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         ends: its last ends.
         runs: its newest runs in brief, the newest first; :data:`NEWEST` of them, or fewer.
         now: the time of the Redis server.
-        queue: the queue of its options.
+        queue: the queue of its options; where runs that wait were routed elsewhere, that counts.
     """
     waiting = [
-        run.sent_at for run in runs if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
+        (run.sent_at, run.queue)
+        for run in runs
+        if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
     ]
     executed = [run.started_at for run in runs if run.state is State.STARTED and run.started_at]
     late = _lateness(runs, now)
@@ -199,8 +201,8 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         since=_failing_since(runs) if result is Result.FAILED else None,
         error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""))),
         waiting=len(waiting),
-        waiting_since=min(waiting, default=None),
-        queue=queue,
+        waiting_since=min((sent_at for sent_at, _ in waiting), default=None),
+        queue=next((routed for _, routed in waiting if routed), queue),
         running=max(now - executed[0], timedelta(0)) if executed else None,
         usual=usual,
         longest=longest,

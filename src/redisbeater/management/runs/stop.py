@@ -151,7 +151,7 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     ).bind(context)
     run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
     policy = _overlap(context, ended.name) if overlap is None else overlap
-    errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)
+    errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id, version=ended.version)
     is_sent = send_run(caller, run, errand, now)
     logger.info("entry %r: run %s restarted as %s", ended.name, run_id, new_id)
     try:
