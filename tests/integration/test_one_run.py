@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
+from celery import Celery
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
 from run_site import RunSite
 
 import redisbeater.store.runs
 from redisbeater import AsyncScheduleStore, RunNotFound, ScheduleStore
+from redisbeater.cli import redisbeater as commands
 from redisbeater.model.run import Kind, NewRun, Payload, State
 from redisbeater.store.snapshot import version_of
 
@@ -243,3 +250,126 @@ def test_results_are_those_of_entries_that_exist(site: RunSite, store: ScheduleS
     found = store.results(["report", "other", "nobody"])
 
     assert {name: result.result.value for name, result in found.items()} == {"report": "failed", "other": "never"}
+
+
+# -- on the command line
+
+
+def call(site: RunSite, *arguments: str) -> Result:
+    return CliRunner().invoke(commands, arguments, obj=SimpleNamespace(app=site.app))
+
+
+def test_the_command_shows_all_of_a_run_that_failed(site: RunSite, store: ScheduleStore) -> None:
+    store.update("report", kwargs={"token": "hunter-2"})
+    lines = "Traceback (most recent call last):\n  in \x1b[2J fetch\nValueError: no feed"
+    end(site, FIRST, payload=payload("orders", token="hunter-2"), error="ValueError: no feed", traceback=lines)
+    site.clock.go_on(1)
+    site.runs.reserve(restart(site, OTHER))
+
+    found = call(site, "run", FIRST[:8])
+
+    assert found.exit_code == 0
+    assert found.output.splitlines()[0] == f"{FIRST}   report   proj.work"
+    assert found.output.splitlines()[-9:] == [
+        f"  sent again   as {OTHER}",
+        "  queue        celery",
+        '  args         ["orders"]',
+        '  kwargs       {"token": "***"}',
+        "  entry        failed: ValueError: no feed",
+        "  traceback",
+        "    Traceback (most recent call last):",
+        "      in \\x1b[2J fetch",
+        "    ValueError: no feed",
+    ]
+    assert f"  restart of   {FIRST}" in call(site, "run", OTHER).output
+
+
+def test_the_json_of_a_run_has_all_parts(site: RunSite) -> None:
+    end(site, FIRST, payload=payload("orders"), error="ValueError: no feed", traceback="a\nb")
+
+    found = json.loads(call(site, "run", FIRST, "--json").stdout)
+
+    assert (found["id"], found["args"], found["kwargs"], found["traceback"]) == (FIRST, ["orders"], {}, "a\nb")
+    assert (found["queue"], found["restarted_as"], found["entry"]["result"]) == ("celery", [], "failed")
+
+
+def test_the_command_says_why_arguments_are_not_known(site: RunSite) -> None:
+    end(site, FIRST, State.SUCCESS, version="01234567")
+
+    assert "  arguments    not kept, and its entry was changed since\n" in call(site, "run", FIRST).output
+
+
+def test_commands_that_change_runs_take_the_begin_of_an_id(site: RunSite) -> None:
+    end(site, FIRST)
+
+    found = call(site, "stop", FIRST[:8])
+
+    assert found.output == f"{FIRST}: CANNOT: it had ended before (FAILURE in 1.0 s)\n"
+
+
+def test_an_id_that_no_encoding_has_is_no_id(site: RunSite) -> None:
+    found = call(site, "run", "\udcff" * 9)
+
+    assert (found.exit_code, found.output.partition(" is kept")[0]) == (2, "Error: no run '" + "\\udcff" * 9 + "'")
+
+
+def test_failures_are_grouped_and_the_newest_run_of_each_is_named(site: RunSite) -> None:
+    end(site, FIRST, error="KeyError: 17")
+    site.clock.go_on(60)
+    for run_id in (SECOND, OTHER):
+        end(site, run_id, error="ValueError: no feed")
+
+    found = call(site, "failures", "--utc")
+
+    rows = [re.split(" {2,}", line) for line in found.output.splitlines()]
+    assert [row[2:] for row in rows[:3]] == [
+        ["TIMES", "NAME", "RUN", "ERROR"],
+        ["2", "report", OTHER[:8], "ValueError: no feed"],
+        ["1", "report", FIRST[:8], "KeyError: 17"],
+    ]
+    assert rows[3][0].startswith("the list begins at ")
+    assert "1 more; -n shows them" in call(site, "failures", "-n", "1").output
+    assert f" {OTHER} " in call(site, "failures", "--long").output
+
+    groups = [json.loads(line) for line in call(site, "failures", "--json").stdout.splitlines()]
+    assert [(group["error"], group["count"], group["runs"][0]) for group in groups] == [
+        ("ValueError: no feed", 2, OTHER),
+        ("KeyError: 17", 1, FIRST),
+    ]
+    moment = (site.clock.now - timedelta(seconds=30)).isoformat()
+    assert "KeyError" not in call(site, "failures", "--since", moment).output
+
+
+def test_without_failures_the_command_says_so(site: RunSite) -> None:
+    assert call(site, "failures").output == "no failure is known of that time\nno run is listed\n"
+
+
+def test_without_records_the_commands_say_what_is_missing(make_app: Callable[..., Celery]) -> None:
+    app = make_app(redisbeater_track_runs=False)
+
+    for arguments in (("run", FIRST), ("failures",)):
+        found = CliRunner().invoke(commands, arguments, obj=SimpleNamespace(app=app))
+        assert (found.exit_code, found.output.partition(";")[0]) == (
+            2, "Error: redisbeater_track_runs = False: runs are not recorded"
+        )  # fmt: skip
+    assert (len(ScheduleStore(app).failures()), ScheduleStore(app).minutes(), ScheduleStore(app).results([])) == (
+        0, {}, {}
+    )  # fmt: skip
+
+
+def test_the_history_of_an_entry_says_how_long_its_runs_usually_take(site: RunSite) -> None:
+    for run_id in ("a", "b", "c"):
+        end(site, run_id, State.SUCCESS)
+
+    assert call(site, "history", "report").output.startswith("usually takes 1.0 s, 95 % in 1.0 s\nFIRE TIME")
+    assert "usually" not in call(site, "history").output
+
+
+def test_the_id_of_a_run_that_has_ended_is_completed_from_its_eighth_character_on(site: RunSite) -> None:
+    end(site, FIRST)
+
+    def complete(text: str) -> list[str]:
+        shell = ShellComplete(commands, {"obj": SimpleNamespace(app=site.app)}, "redisbeater", "")
+        return [item.value for item in shell.get_completions(["run"], text)]
+
+    assert (complete(FIRST[:8]), complete(FIRST[:7])) == ([FIRST], [])

@@ -84,6 +84,7 @@ def test_a_run_is_recorded_with_the_queue_that_it_is_routed_to(
     assert record.queue == queue
 
 
+@pytest.mark.filterwarnings(r"ignore:\s*The 'queue' task attribute")
 def test_the_queue_of_a_task_counts_more_than_routes(context: Context, app: Celery) -> None:
     @app.task(name="proj.report", queue="own", shared=False)
     def report() -> None: ...

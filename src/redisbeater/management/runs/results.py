@@ -155,6 +155,12 @@ class EntryResult:
             return f"ok, {duration_words(self.late)} late"
         return "never ran" if self.result is Result.NEVER else str(self.result)
 
+    @property
+    def usual_words(self) -> str:
+        """How long its runs take, ``usually takes 3.2 s, 95 % in 9.0 s``; empty where too few are known."""
+        longest = f", 95 % in {span_words(self.longest)}" if self.longest else ""
+        return f"usually takes {span_words(self.usual)}{longest}" if self.usual else ""
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object: times as ISO 8601, durations in seconds."""
         spans = {name: getattr(self, name) for name in ("running", "usual", "longest", "late")}
