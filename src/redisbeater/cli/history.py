@@ -48,7 +48,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED
-from redisbeater.model.run import Run
+from redisbeater.model.run import Run, State
 from redisbeater.times import clock_words, date_words, relative_words, span_words
 
 #: The longest time between two looks with ``--follow``: lines of a log come without an event.
@@ -228,10 +228,10 @@ def _belongings(details: RunDetails) -> Iterator[tuple[str, str]]:
     yield "arguments", details.arguments_note
     yield "args", "" if details.args is None else printable_json(details.args)
     yield "kwargs", "" if details.kwargs is None else printable_json(details.kwargs)
-    yield (
-        "entry",
-        "" if details.entry is None else ", ".join(filter(None, (details.entry.words, details.entry.usual_words))),
-    )
+    is_kept = details.traceback or details.run.state is not State.FAILURE
+    yield "traceback", "" if is_kept else "not kept; the newest 3 failures of an entry have one"
+    words = (details.entry.words, details.entry.usual_words) if details.entry else ()
+    yield "entry", ", ".join(filter(None, words))
 
 
 def _details(found: Run, view: View, zone: tzinfo) -> Iterator[tuple[str, str]]:
@@ -303,4 +303,5 @@ def failures(app: Celery, *, since: Moment | None, count: int, is_long: bool, as
     print_lines(aligned((_FAILURES, *rows), view.width) if rows else ["no failure is known of that time"])
     if len(found) > count:
         click.echo(f"{len(found) - count:,} more; -n shows them")
-    click.echo(f"the list begins at {_clock(found.begin, view, view.zone)}" if found.begin else "no run is listed")
+    if found.begin:
+        click.echo(f"the list begins at {_clock(found.begin, view, view.zone)}; it has the newest {MOST_FAILURES:,}")

@@ -17,12 +17,12 @@ from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import blanked, redacted_line, shown_run
-from redisbeater.management.runs.results import FEWEST_FOR_USUAL, NEWEST, Ends, EntryResult, result_of
+from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_number
 from redisbeater.model.run import FINAL, Kind, Payload, Run, RunBrief, RunCounts, State, sentence_of
 from redisbeater.redaction import redacted
-from redisbeater.store import FoundRuns, Notifier, Snapshot, pages
+from redisbeater.store import FoundRuns, Notifier, pages
 from redisbeater.store.snapshot import version_of
 from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 
@@ -301,31 +301,32 @@ class RunDetails:
         return {**self.run.as_dict(), **json_fields(self, "run")}
 
 
-def read_details(context: Context, run_id: str) -> RunDetails:
-    """Return one run with all that belongs to it; :meth:`redisbeater.ScheduleStore.run_details`."""
-    run = read_run(context, run_id)
-    runs, snapshot = context.redis.runs, context.redis.load(run.name)
-    sent, note = _sent(context, run, snapshot)
+def read_details(context: Context, run: Run, entry: EntryResult | None) -> RunDetails:
+    """Return a run, which was read with its payload, with all that belongs to it and the result of its entry."""
+    sent, note = _sent(context, run)
     shown = redacted({"args": sent.args, "kwargs": sent.kwargs}, context.config.redact, in_texts=True) if sent else {}
-    queue = run.queue or (queue_of(context, sent.options) if sent else "")
-    newest = runs.briefs([run.name], NEWEST)[run.name]
-    ends = Ends.from_text(snapshot.ends)
     return RunDetails(
         run=shown_run(context, run),
         args=shown.get("args"),
         kwargs=shown.get("kwargs"),
         arguments_note=note,
-        queue=queue,
-        traceback=blanked(context, run, runs.traceback(run.id))[0],
-        restarted_as=tuple(runs.restarts_of(run)),
-        entry=result_of(ends, newest, snapshot.now, queue=queue) if snapshot.exists else None,
+        queue=run.queue or (_queue_of(context, sent.options) if sent else ""),
+        traceback=read_traceback(context, run),
+        restarted_as=tuple(context.redis.runs.restarts_of(run)),
+        entry=entry,
     )
 
 
-def _sent(context: Context, run: Run, snapshot: Snapshot) -> tuple[Payload | None, str]:
+def read_traceback(context: Context, run: Run) -> str:
+    """Return where the error of a run, which was read with its payload, was raised, without secrets."""
+    return blanked(context, run, context.redis.runs.traceback(run.id))[0]
+
+
+def _sent(context: Context, run: Run) -> tuple[Payload | None, str]:
     """Return the payload of a run, as it is kept, or as its entry has it still; or None and why it is not known."""
     with suppress(InvalidEntry):  # none is kept, or another program wrote it
         return Payload.from_text(run.payload), ""
+    snapshot = context.redis.load(run.name)
     if not snapshot.exists:
         return None, "not kept, and its entry is deleted"
     if not run.version or run.version != version_of(snapshot.definition):
@@ -336,7 +337,7 @@ def _sent(context: Context, run: Run, snapshot: Snapshot) -> tuple[Payload | Non
     return None, "not kept, and its entry is broken"
 
 
-def queue_of(context: Context, options: Mapping[str, Any]) -> str:
+def _queue_of(context: Context, options: Mapping[str, Any]) -> str:
     """Return the queue that options name, or the default one; empty where they name an exchange instead."""
     is_elsewhere = options.get("exchange") or options.get("routing_key")
     return str(options.get("queue") or ("" if is_elsewhere else context.app.conf.task_default_queue))
