@@ -9,7 +9,7 @@
     │       └── UnknownField                                 there is no such field
     ├── EntryNotFound          (also KeyError)       no entry of that name
     ├── EntryExists            (also ValueError)     an entry of that name exists
-    ├── RunNotFound            (also KeyError)       no run of that id is kept
+    ├── RunNotFound            (also KeyError)       no run of that id is kept, or several may be meant
     ├── EditConflict                                 other writers kept changing the entry
     ├── SendFailed                                   the broker did not take a run that a program triggered
     ├── RunActive                                    a run is active, or is being sent
@@ -136,10 +136,17 @@ class RunActive(RedisBeaterError):
 
 
 class RunNotFound(RedisBeaterError, KeyError):
-    """No run of that id is kept; nothing was done."""
+    """No run of that id is kept, or several may be meant; nothing was done.
 
-    def __str__(self) -> str:
-        return f"no run {quoted(self.args[0])} is kept; history NAME --long shows the ids of those that are"
+    ``runs`` are the ids of those that begin so, as far as they are known.
+    """
+
+    def __init__(self, run_id: str, problem: str = "", *, runs: tuple[str, ...] = ()) -> None:
+        self.problem, self.runs = problem or f"no run {quoted(run_id)} is kept", runs
+        super().__init__(run_id)
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return self.problem
 
 
 class SendFailed(RedisBeaterError):

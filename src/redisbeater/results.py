@@ -13,7 +13,8 @@ from redisbeater.management.files.plan import Applied, Changes, FieldDifference,
 from redisbeater.management.lint_rules import Finding
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.runs.backfill import Backfill
-from redisbeater.management.runs.history import HistoryPage
+from redisbeater.management.runs.history import HistoryPage, RunDetails
+from redisbeater.management.runs.results import Ends, EntryResult, FailureGroup, Failures, Result
 from redisbeater.management.runs.stop import Stopped
 from redisbeater.management.search import EntryPage
 from redisbeater.management.simulation import Band, Simulation
@@ -37,9 +38,13 @@ __all__ = (
     "Changes",
     "Edit",
     "EditReport",
+    "Ends",
     "EntryPage",
+    "EntryResult",
     "Evidence",
     "Failing",
+    "FailureGroup",
+    "Failures",
     "FieldDifference",
     "FileEntry",
     "Finding",
@@ -54,10 +59,12 @@ __all__ = (
     "Pause",
     "PlannedChange",
     "PlannedUpsert",
+    "Result",
     "Resumption",
     "Run",
     "RunBrief",
     "RunCounts",
+    "RunDetails",
     "Score",
     "Server",
     "ServerFacts",

@@ -391,6 +391,23 @@ def test_a_failed_run_is_restarted_with_what_it_had(store: ScheduleStore, app: C
     assert store.log("report")[0].details["as"] == after.id
 
 
+def test_what_programs_send_knows_the_version_whose_arguments_it_has(
+    store: ScheduleStore, app: Celery, worker: Worker
+) -> None:
+    store.create("report", "t", 60, args=[1])
+    app.conf.task_routes = {"t": "slow"}
+    version = store.get("report").version
+
+    own, other = store.trigger("report"), store.trigger("report", args=[2])
+    worker.execute(own, State.FAILURE)
+    again = store.restart(own)
+    past = datetime.now(timezone.utc) - HOUR
+    made_up = next(iter(store.backfill("report", past, past + timedelta(minutes=1)).sent.values()))
+
+    assert [store.run(each).version for each in (own, other, again, made_up)] == [version, "", version, version]
+    assert {store.run(each).queue for each in (own, other, again, made_up)} == {"slow"}
+
+
 def test_only_a_run_that_has_ended_without_success_is_restarted(
     store: ScheduleStore, app: Celery, worker: Worker
 ) -> None:

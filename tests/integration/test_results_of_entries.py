@@ -258,7 +258,7 @@ def test_failures_of_one_entry_by_one_error_are_one_group(site: RunSite) -> None
         site.finish(run_id, S.FAILURE, error=error)
     last = site.clock.now
 
-    newest, oldest = read_failures(site.context, 100)
+    newest, oldest = read_failures(site.context)
 
     assert (newest.name, newest.error, newest.runs) == ("report", "no id 654321", ("c", "b"))
     assert (newest.first, newest.last) == (last - timedelta(seconds=1), last)
@@ -294,9 +294,9 @@ def test_a_run_is_found_by_the_begin_of_its_id(site: RunSite) -> None:
     for run_id in ("5f0c9a1e-1", "5f0c9a1e-2", "5f0c9b*-3"):
         site.send(run_id)
 
-    assert sorted(site.runs.find("5f0c9a1e")) == ["5f0c9a1e-1", "5f0c9a1e-2"]
-    assert site.runs.find("5f0c9b*") == ["5f0c9b*-3"]
-    assert site.runs.find("5f0c*1") == []
+    assert sorted(site.runs.find("5f0c9a1e").ids) == ["5f0c9a1e-1", "5f0c9a1e-2"]
+    assert site.runs.find("5f0c9b*").ids == ("5f0c9b*-3",)
+    assert site.runs.find("5f0c*1").ids == ()
 
 
 # -- the command line

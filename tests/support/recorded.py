@@ -24,6 +24,8 @@ def vienna(local: str) -> datetime:
 
 def record(client: redis.Redis, prefix: str, name: str, run_id: str, state: str, **fields: Any) -> str:
     """Store a run; times are local times of Vienna, ``late`` is in seconds. Return its id."""
+    if payload := fields.pop("payload", ""):
+        client.set(f"{prefix}:payload:{run_id}", payload)
     sent_at = vienna(fields["fire_time"]) + timedelta(seconds=fields.pop("late", 0.0))
     stored = {"task": "shop.tasks.sync", "attempt": "1", "kind": "schedule", **fields}
     stored |= {field: to_unix(vienna(stored[field])) for field in _TIMES if field in stored}

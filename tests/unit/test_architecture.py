@@ -111,7 +111,6 @@ FEWEST_LINES, FEWEST_FILES = 60, 4
 
 #: Shorter files, and why they stand alone.
 SHORT = {
-    "broker.task_options": "definitions are checked by it where no broker is reached",
     "clock": "every floor above reads this clock and waits by these delays",
     "host_name": "the page and the server of a beat both ask, and neither knows the other",
     "management.registered": "lint, triggers and the command line ask which tasks there are",

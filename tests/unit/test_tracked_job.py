@@ -18,6 +18,7 @@ from redisbeater.model.run import NewRun, Payload, State
 from redisbeater.schedules.zones import decode_datetime
 from redisbeater.sending.run import run_again, task_id
 from redisbeater.store import ClaimedEntry
+from redisbeater.store.snapshot import version_of
 
 FIRE_TIME = utc("2026-06-10 12:00")
 NOW = FIRE_TIME + timedelta(seconds=2)
@@ -46,6 +47,53 @@ def planned(context: Context, claimed: dict[str, Any] | None = None, now: dateti
 
 def records(job: Job) -> list[NewRun]:
     return list(job.commitment().runs)
+
+
+def test_a_run_is_recorded_with_the_version_by_which_it_was_sent(context: Context) -> None:
+    job = planned(context, args=[1])
+    changed = job.rebased_on(job.definition._replace(args=[2]).to_text(context.codec), "")
+
+    assert [record.version for record in (*records(job), *records(changed))] == [version_of(job.claimed.definition)] * 2
+
+
+def no_route(*_: object, **__: object) -> str:
+    raise LookupError("no route")
+
+
+@pytest.mark.parametrize(
+    ("routes", "options", "queue"),
+    [
+        (None, {}, ""),
+        ({"proj.*": "slow"}, {}, "slow"),
+        ({"proj.*": {"queue": "slow"}}, {}, "slow"),
+        ({"proj.*": {"queue": "slow"}}, {"queue": "fast"}, ""),
+        ({"proj.*": {"routing_key": "slow"}}, {}, ""),
+        ({"proj.*": "celery"}, {}, ""),
+        ({"other.*": "slow"}, {}, ""),
+        (lambda name, args, kwargs, options, task=None, **_: {"queue": f"{name} {args}"}, {}, "proj.report [1]"),
+        (no_route, {}, ""),
+    ],
+)  # fmt: skip
+def test_a_run_is_recorded_with_the_queue_that_it_is_routed_to(
+    context: Context, app: Celery, routes: Any, options: dict[str, str], queue: str
+) -> None:
+    app.conf.task_routes = routes
+
+    (record,) = records(planned(context, args=[1], options=options))
+
+    assert record.queue == queue
+
+
+@pytest.mark.filterwarnings(r"ignore:\s*The 'queue' task attribute")
+def test_the_queue_of_a_task_counts_more_than_routes(context: Context, app: Celery) -> None:
+    @app.task(name="proj.report", queue="own", shared=False)
+    def report() -> None: ...
+
+    app.conf.task_routes = {"proj.*": "slow"}
+
+    (record,) = records(planned(context))
+
+    assert record.queue == "own"
 
 
 def test_what_is_sent_is_recorded_with_what_is_needed_to_send_it_again(context: Context, app: Celery) -> None:

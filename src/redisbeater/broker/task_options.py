@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any
@@ -29,8 +29,31 @@ class TaskOptions:
 
     def accepts(self, task: str, option: str) -> bool:
         """Tell whether the application lists an option, or the ``apply_async`` of a task known here names it."""
+        return option in self.names or option in _named_parameters(self._task(task))
+
+    def routed_queue(
+        self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> str:
+        """Return the queue that Celery routes a run to; empty where its options name one, or it is the default one.
+
+        The routers of the application are asked, as Celery does when it sends the run.
+        """
+        if options.get("queue"):
+            return ""
+        queue, router = getattr(self._task(task), "queue", None), self.app.amqp.router
+        if queue is None and router.routes:
+            try:
+                route: Any = router.lookup_route(task, args, kwargs, dict(options))
+                queue = route if isinstance(route, str) else route and dict(route).get("queue")
+            except Exception:  # the application's routers; the run was sent, or Celery says why not
+                return ""
+        name = str(getattr(queue, "name", queue) or "")
+        return "" if name == self.app.conf.task_default_queue else name
+
+    def _task(self, name: str) -> Any:
+        """Return a task that is known here, or None."""
         tasks = self.app.tasks if self.app.autofinalize else self.app._tasks
-        return option in self.names or option in _named_parameters(tasks.get(task))
+        return tasks.get(name)
 
     def serializers(self) -> Collection[str]:
         """Return the names of the serializers that are registered with kombu, of packages that are missing as well."""

@@ -49,8 +49,8 @@ def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 
 
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids of runs that have not ended and begin with a text."""
-    return _within_time(ctx, lambda store: store.active_ids(incomplete, MOST_COMPLETED))
+    """Return ids of runs that begin with a text."""
+    return _within_time(ctx, lambda store: store.run_ids(incomplete, MOST_COMPLETED))
 
 
 def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,4 +1,4 @@
-"""The commands that show what became of runs: history and run."""
+"""The commands that show what became of runs: history, run and failures."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import EntryNotFound, StoreError
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.history import (
+    LEAST_BEGIN,
+    RunDetails,
+    check_tracked,
     end_words,
     item_dict,
     lateness,
@@ -40,11 +43,12 @@ from redisbeater.management.runs.history import (
     running_time,
     wait_for_event,
 )
+from redisbeater.management.runs.results import MOST_FAILURES
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED
-from redisbeater.model.run import Run
+from redisbeater.model.run import Run, State
 from redisbeater.times import clock_words, date_words, relative_words, span_words
 
 #: The longest time between two looks with ``--follow``: lines of a log come without an event.
@@ -105,6 +109,8 @@ def history(
             print_lines(printable_json(item_dict(item)) for item in items)
             return
         drawn = times.view(is_long=is_long)
+        results = {} if name is None else OperatorStore(app).results([name])
+        print_lines(result.usual_words for result in results.values() if result.usual)
         if items:
             print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
         else:
@@ -195,21 +201,37 @@ def _followed(app: Celery, draw: Callable[[], None]) -> None:
 @times
 @command
 def run(app: Celery, run_id: str, *, as_json: bool, times: Times) -> None:
-    """Show all that is known of one run, by its id, which is that of its Celery task.
+    """Show all that is known of one run: what became of it and where its error was raised, its arguments and its queue.
+
+    ID is that of its Celery task, or its first 8 characters, or more, where no other run begins so.
 
     \b
     Examples:
-      celery -A proj redisbeater run 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11
-      celery -A proj redisbeater run 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --json | jq -r .state
+      celery -A proj redisbeater run 5f0c9a1e
+      celery -A proj redisbeater run 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --json | jq -r .traceback
     """
-    found = ScheduleStore(app).run(run_id)
+    details = ScheduleStore(app).run_details(run_id)
     if as_json:
-        click.echo(printable_json(found.as_dict(), indent=2))
+        click.echo(printable_json(details.as_dict(), indent=2))
         return
-    view = times.view()
+    view, found = times.view(), details.run
     click.echo("   ".join((shown(found.id), shown(found.name), shown(found.task or "-"))))
-    zone = zone_of(app, found.name)
-    print_lines(f"  {name:<12} {shown(text)}" for name, text in _details(found, view, zone) if text)
+    facts = (*_details(found, view, zone_of(app, found.name)), *_belongings(details))
+    print_lines(f"  {name:<12} {shown(text)}" for name, text in facts if text)
+    if details.traceback:
+        print_lines(("  traceback", *(f"    {shown(line, None)}" for line in details.traceback.split("\n"))))
+
+
+def _belongings(details: RunDetails) -> Iterator[tuple[str, str]]:
+    yield "sent again", ", ".join(f"as {run_id}" for run_id in details.restarted_as)
+    yield "queue", details.queue
+    yield "arguments", details.arguments_note
+    yield "args", "" if details.args is None else printable_json(details.args)
+    yield "kwargs", "" if details.kwargs is None else printable_json(details.kwargs)
+    is_kept = details.traceback or details.run.state is not State.FAILURE
+    yield "traceback", "" if is_kept else "not kept; the newest 3 failures of an entry have one"
+    words = (details.entry.words, details.entry.usual_words) if details.entry else ()
+    yield "entry", ", ".join(filter(None, words))
 
 
 def _details(found: Run, view: View, zone: tzinfo) -> Iterator[tuple[str, str]]:
@@ -238,3 +260,48 @@ def _details(found: Run, view: View, zone: tzinfo) -> Iterator[tuple[str, str]]:
     yield "note", found.note
     yield "by", found.by
     yield "restart of", found.restart_of
+
+
+_FAILURES = ("LAST", "FIRST", "TIMES", "NAME", "RUN", "ERROR")
+
+
+@redisbeater.command()
+@click.option("--since", type=MOMENT, help="Only from this time on: 2h ago, 09:00, mon.")
+@click.option("-n", "count", type=click.IntRange(1, MOST_FAILURES), default=20, show_default=True, help="How many.")
+@click.option("--long", "is_long", is_flag=True, help="With whole ids; do not cut lines to the terminal.")
+@as_json_lines
+@times
+@command
+def failures(app: Celery, *, since: Moment | None, count: int, is_long: bool, as_json: bool, times: Times) -> None:
+    """Show the newest failures of the schedule, those of one entry by one error as one line, the newest first.
+
+    RUN is the newest run of each, as the command run takes it. The newest 1,000 failures are known, and of each entry
+    those runs that are kept.
+
+    \b
+    Examples:
+      celery -A proj redisbeater failures --since "2h ago"
+      celery -A proj redisbeater failures -n 5 --json | jq -r .error
+    """
+    check_tracked(Context.of(app))
+    view = times.view(is_long=is_long)
+    found = ScheduleStore(app).failures(since=since and since.read(view.now, view.zone, is_past=True))
+    if as_json:
+        print_lines(printable_json(group.as_dict()) for group in found.groups[:count])
+        return
+    rows = [
+        (
+            _clock(group.last, view, view.zone),
+            _clock(group.first, view, view.zone),
+            f"{len(group.runs):,}",
+            group.name,
+            group.runs[0] if is_long else group.runs[0][:LEAST_BEGIN],
+            group.error or group.state.value,
+        )
+        for group in found.groups[:count]
+    ]
+    print_lines(aligned((_FAILURES, *rows), view.width) if rows else ["no failure is known of that time"])
+    if len(found) > count:
+        click.echo(f"{len(found) - count:,} more; -n shows them")
+    if found.begin:
+        click.echo(f"the list begins at {_clock(found.begin, view, view.zone)}; it has the newest {MOST_FAILURES:,}")

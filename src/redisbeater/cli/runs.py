@@ -66,6 +66,7 @@ def of_runs(change: Callable[..., Stopped | str]) -> Callable[..., None]:
         store, worst = ScheduleStore(app), 0
         for run_id in run_ids:
             try:
+                run_id = store.run(run_id).id
                 found = change(store, run_id, **options)
             except StoreError:
                 raise

@@ -45,7 +45,7 @@ from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import ENDS, Run
-from redisbeater.times import age_words, clock_words, date_words, relative_words, span_words
+from redisbeater.times import age_words, clock_words, date_words, relative_words
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
@@ -86,13 +86,11 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
 
 
 def _result(entry: EntryView) -> str:
-    """Return the result of the entry, and how long its runs usually take."""
+    """Return the result of the last runs of the entry, and how long they usually take."""
     found = entry.result
     if found is None:
         return ""
-    longest = f", 95 % in {span_words(found.longest)}" if found.longest else ""
-    usual = f"   usually takes {span_words(found.usual)}{longest}" if found.usual else ""
-    return f"{found.words}{usual}"
+    return "   ".join(filter(None, (found.words, found.usual_words)))
 
 
 def _changed(entry: EntryView, view: View) -> str:

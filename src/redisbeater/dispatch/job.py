@@ -28,6 +28,7 @@ from redisbeater.schedules.kind import PLANNING, broken_by_code
 from redisbeater.sending.run import make_run, planned_run, task_id
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
+from redisbeater.store.snapshot import version_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +40,14 @@ class Tracking:
         now: the server's time at the claim.
         sent_before: fire times whose runs an earlier claim has sent, although it was not committed: they are not sent
             again.
+        version: the version of the definition by which the runs are sent.
         gives_up: the entry is disabled, and nothing is sent.
         ids: the ids of the runs that were made, by fire time: computing one takes as long as planning it.
     """
 
     schedule_id: str
     now: datetime
+    version: str = ""
     sent_before: frozenset[datetime] = frozenset()
     gives_up: bool = False
     ids: dict[datetime, str] = field(default_factory=dict)
@@ -161,7 +164,9 @@ class Job(NamedTuple):
             if policy.jitter:  # the reader shares one policy among all runs: each run needs engine steps of its own
                 policy = policy.afresh()
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
-        tracking = Tracking(schedule_id=schedule_id, now=now) if context.config.track_runs else None
+        tracking = None
+        if context.config.track_runs:
+            tracking = Tracking(schedule_id=schedule_id, now=now, version=version_of(claimed.definition))
         if tracking is None:
             planned = _plan(claimed, policy, meta, now)
         else:
@@ -268,9 +273,18 @@ class Job(NamedTuple):
             states.append((self.plan.buffered.fire_time, State.BUFFERED))
         sent_as, name = self.sent_as or self.definition, self.claimed.name
         is_alone = self.policy is not None and self.policy.runs_alone
+        options = self.context.task_options
+        queue = options.routed_queue(sent_as.task, sent_as.args, sent_as.kwargs, sent_as.options) if states else ""
         return [
             planned_run(
-                sent_as, fire_time, id=tracking.id(name, fire_time), now=tracking.now, state=state, is_alone=is_alone
+                sent_as,
+                fire_time,
+                id=tracking.id(name, fire_time),
+                now=tracking.now,
+                state=state,
+                version=tracking.version,
+                queue=queue,
+                is_alone=is_alone,
             )
             for fire_time, state in states
         ]

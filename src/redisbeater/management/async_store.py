@@ -135,6 +135,11 @@ class AsyncScheduleStore:
     trigger = Awaited(ScheduleStore.trigger)
     history = Awaited(ScheduleStore.history, is_long_read=True)
     run = Awaited(ScheduleStore.run)
+    run_details = Awaited(ScheduleStore.run_details)
+    traceback = Awaited(ScheduleStore.traceback)
+    failures = Awaited(ScheduleStore.failures)
+    results = Awaited(ScheduleStore.results)
+    minutes = Awaited(ScheduleStore.minutes)
     runs = Awaited(ScheduleStore.runs)
     run_counts = Awaited(ScheduleStore.run_counts)
     stop = Awaited(ScheduleStore.stop)
@@ -193,7 +198,7 @@ class AsyncScheduleStore:
                 return found
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, LONGEST_LOOK_SECONDS)
-            found = await self._run_again(run_id, deadline)
+            found = await self._run_again(found.id, deadline)
 
     async def _run_again(self, run_id: str, deadline: float) -> Run:
         is_first = True

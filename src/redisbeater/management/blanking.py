@@ -15,7 +15,13 @@ from redisbeater.redaction import BLANK, names_secret, redacted, redacted_text, 
 
 
 def shown_run(context: Context, run: Run) -> Run:
-    """Return a run as people see it: without its payload, and with the secrets in its texts blanked.
+    """Return a run as people see it: without its payload, and with the secrets in its texts blanked."""
+    error, result, note = blanked(context, run, run.error, run.result, run.note)
+    return replace(run, payload="", error=error, result=result, note=note)
+
+
+def blanked(context: Context, run: Run, *texts: str) -> list[str]:
+    """Return texts about a run, which was read with its payload, with the secrets in them blanked.
 
     Those are what keys of arguments name as secret: behind such keys, and wherever else the text has the same value.
     """
@@ -23,8 +29,7 @@ def shown_run(context: Context, run: Run) -> Run:
     secrets: list[str] = []
     with suppress(InvalidEntry):  # none is kept, or another program wrote it
         secrets = list(secrets_of(vars(Payload.from_text(run.payload)), patterns))
-    error, result, note = (redacted_text(text, patterns, secrets) for text in (run.error, run.result, run.note))
-    return replace(run, payload="", error=error, result=result, note=note)
+    return [redacted_text(text, patterns, secrets) for text in texts]
 
 
 def redacted_line(context: Context, line: LogLine) -> LogLine:

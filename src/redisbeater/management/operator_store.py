@@ -16,7 +16,7 @@ from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
-from redisbeater.management.runs.history import Recorded, read_recorded
+from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, Search, checked_states
 from redisbeater.management.status import Status, read_overview
@@ -106,9 +106,12 @@ class OperatorStore(ScheduleStore):
         """Return the first names that begin with a text, for completion."""
         return self._context.redis.contents.names_from(prefix, most)
 
-    def active_ids(self, prefix: str, most: int) -> list[str]:
-        """Return the ids of runs that have not ended and begin with a text, for completion."""
-        return [run_id for run_id in self._context.redis.runs.active_ids(most) if run_id.startswith(prefix)]
+    def run_ids(self, prefix: str, most: int) -> list[str]:
+        """Return ids of runs that begin with a text, to complete it: with a short one only of those that go on."""
+        runs = self._context.redis.runs
+        if len(prefix) >= LEAST_BEGIN:
+            return list(runs.find(prefix, most).ids)
+        return [run_id for run_id in runs.active_ids(most) if run_id.startswith(prefix)]
 
     def broken_reports(self) -> Mapping[str, Mapping[str, str]]:
         """Return the quarantined entries by name: ``reason``, ``since``, ``application``."""

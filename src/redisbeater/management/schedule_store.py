@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,6 +27,7 @@ from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, enable_many
 from redisbeater.management.edit_report import EditReport, draft, edit_entry
+from redisbeater.management.entry_view import with_results
 from redisbeater.management.entry_words import read_definition
 from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
@@ -35,10 +37,20 @@ from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
-from redisbeater.management.runs.history import HistoryPage, newest_runs, read_history, read_run, wait_for_end
+from redisbeater.management.runs.history import (
+    HistoryPage,
+    RunDetails,
+    newest_runs,
+    read_details,
+    read_history,
+    read_run,
+    read_traceback,
+    wait_for_end,
+)
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
+from redisbeater.management.runs.results import EntryResult, Failures, read_failures
 from redisbeater.management.runs.stop import Stopped, restart_run, stop_run
-from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
+from redisbeater.management.search import EntryPage, Filter, Listing, Search, check_sort, checked_states
 from redisbeater.management.simulation import Simulation, simulate_schedule
 from redisbeater.management.status import Health, HealthLimits, Status, check_health, read_status
 from redisbeater.management.why.facts import Answer
@@ -49,7 +61,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing
 from redisbeater.model.passed_values import as_task, check_number, checked_instant
 from redisbeater.model.policies import Overlap, OverlapWord
-from redisbeater.model.run import Run, RunBrief, RunCounts
+from redisbeater.model.run import Run, RunBrief, RunCounts, State
 from redisbeater.store import Late
 from redisbeater.times import is_seconds
 
@@ -403,10 +415,60 @@ class ScheduleStore:
     def run(self, run_id: str) -> Run:
         """Return a run as it is recorded.
 
+        Instead of its id, this and all methods that take one accept its first 8 characters, or more, where they begin
+        no other. That takes a search of a second at most; a whole id is looked up.
+
         Raises:
-            RunNotFound: none of that id is kept.
+            RunNotFound: none of that id is kept, or several begin so.
         """
         return shown_run(self._context, read_run(self._context, run_id))
+
+    def run_details(self, run_id: str) -> RunDetails:
+        """Return a run with its traceback, its arguments and its queue, the runs that repeat it, its entry's result.
+
+        The arguments of a run that has succeeded are those of its entry, unless that was changed since.
+
+        Raises:
+            RunNotFound: as for :meth:`run`.
+        """
+        run = read_run(self._context, run_id)
+        return read_details(self._context, run, self.results([run.name]).get(run.name))
+
+    def traceback(self, run_id: str) -> str:
+        """Return where the error of a run was raised, without locals and secrets, or an empty text.
+
+        The newest 3 failures of each entry have one.
+
+        Raises:
+            RunNotFound: as for :meth:`run`.
+        """
+        return read_traceback(self._context, read_run(self._context, run_id))
+
+    def failures(self, *, since: datetime | None = None, before: datetime | None = None) -> Failures:
+        """Return the newest failures of the schedule, grouped by entry and error, the group of the newest one first.
+
+        The newest 1,000 are known, and of each entry those runs that are kept. Addresses, ids and times make no
+        difference between errors. It is empty if runs are not recorded.
+
+        Arguments:
+            since: only runs that ended from then on. Naive times are in the app's zone.
+            before: only runs that ended before.
+        """
+        if not self.tracks_runs:
+            return Failures()
+        return read_failures(self._context, self._instant("since", since), self._instant("before", before))
+
+    def results(self, names: Sequence[str]) -> dict[str, EntryResult]:
+        """Return the results of the last runs of entries that exist, by name; empty if runs are not recorded."""
+        found = with_results(self._context, Search(self._context).named(names))
+        return {entry.name: entry.result for entry in found if entry.result is not None}
+
+    def minutes(self) -> dict[datetime, Counter[State]]:
+        """Return how many runs ended in which state, by the begin of each five minutes of the last six hours.
+
+        Those in which none ended are missing; it is empty if runs are not recorded.
+        """
+        return self._context.redis.runs.minutes() if self.tracks_runs else {}
 
     def runs(self, name: str, limit: int = 100) -> list[Run]:
         """Return the runs of an entry that have not ended: sent, started, to be tried again, or waiting to be sent.

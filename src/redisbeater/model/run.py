@@ -165,6 +165,8 @@ class NewRun:
         eta: when a worker may start it, aware UTC; None: at once.
         expires: when no worker may start it any more, aware UTC; None: it does not expire.
         restart_of: the id of the run that it repeats.
+        version: the version of its entry's definition, if its arguments are the ones there.
+        queue: where it is routed to, if that is neither what its options say nor the default queue.
         is_alone: no other run of its entry was active, as any ``overlap`` but ``allow`` demands. Its lease, once it has
             ended, is not renewed while another is active.
     """
@@ -182,6 +184,8 @@ class NewRun:
     by: str = ""
     note: str = ""
     restart_of: str = ""
+    version: str = ""
+    queue: str = ""
     is_alone: bool = False
 
     def to_row(self) -> dict[str, Any]:
@@ -193,7 +197,8 @@ class NewRun:
             stored["kind"] = self.kind.value
         if self.is_alone:
             stored["alone"] = "1"
-        stored.update((name, getattr(self, name)) for name in ("by", "note", "restart_of") if getattr(self, name))
+        texts = ("by", "note", "restart_of", "version", "queue")
+        stored.update((name, getattr(self, name)) for name in texts if getattr(self, name))
         row: dict[str, Any] = {"id": self.id, "fields": [text for pair in stored.items() for text in pair]}
         row["payload"] = self.payload
         if self.state is not State.SENT:
@@ -222,6 +227,8 @@ class Run:
         error: class and text of the error that ended it.
         result: the ``repr`` of its result, with ``redisbeater_run_results``.
         restart_of: the id of the run that it repeats.
+        version: the version of its entry's definition whose arguments it was sent with; empty: they were others.
+        queue: where it was routed to, if that is neither what its options say nor the default queue.
         is_alone: whether no other run of its entry may be active beside it.
         is_to_stop: somebody asked to stop it.
         payload: what is needed to send it again; empty once it has succeeded, or where it was not read.
@@ -250,6 +257,8 @@ class Run:
     note: str = ""
     by: str = ""
     restart_of: str = ""
+    version: str = ""
+    queue: str = ""
     expires: datetime | None = None
     is_alone: bool = False
     is_to_stop: bool = False
@@ -390,7 +399,7 @@ def stored_time(time: datetime) -> str:
 
 
 _TIMES = ("fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "lease_end", "resend_at")
-_TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "payload")
+_TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "version", "queue", "payload")
 
 
 def _instant(text: object) -> datetime | None:
@@ -416,6 +425,7 @@ class RunBrief(NamedTuple):
         finished_at: when it ended, aware UTC; None: it has not, or nobody has reported it.
         started_at: when it began, aware UTC; None: it has not, or nobody has reported it.
         fire_time: its fire time, aware UTC; None: not known.
+        queue: where it was routed to, if that is neither what its options say nor the default queue.
         error: the error that ended it, of the newest run that failed; else empty.
     """
 
@@ -427,6 +437,7 @@ class RunBrief(NamedTuple):
     finished_at: datetime | None = None
     started_at: datetime | None = None
     fire_time: datetime | None = None
+    queue: str = ""
     error: str = ""
 
     @classmethod

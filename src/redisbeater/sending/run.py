@@ -174,6 +174,8 @@ def new_run(
     by: str,
     note: str,
     restart_of: str,
+    version: str,
+    queue: str,
     is_alone: bool,
 ) -> NewRun:
     """Return the record of a run that a program is about to send for the first time.
@@ -185,6 +187,8 @@ def new_run(
         by: who wants it.
         note: why.
         restart_of: the id of the run that it repeats.
+        version: the version of its entry's definition, if its arguments are the ones there.
+        queue: where it is routed to, if its options do not say it.
         is_alone: no other run of its entry may be active beside it.
     """
     options = run.options
@@ -200,6 +204,8 @@ def new_run(
         by=by,
         note=note,
         restart_of=restart_of,
+        version=version,
+        queue=queue,
         is_alone=is_alone,
     )
 
@@ -211,6 +217,8 @@ def planned_run(
     id: str,
     now: datetime,
     state: State,
+    version: str,
+    queue: str,
     is_alone: bool,
 ) -> NewRun:
     """Return the record of the run of an entry at a fire time, which was sent or is to wait.
@@ -233,6 +241,8 @@ def planned_run(
         state=state,
         eta=option_instant(options.get("countdown"), now),
         expires=option_instant(options.get("expires"), now),
+        version=version,
+        queue=queue,
         is_alone=is_alone,
     )
 

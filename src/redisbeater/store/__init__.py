@@ -5,7 +5,7 @@ from redisbeater.store.contents import Unscheduled, pages
 from redisbeater.store.lock import Lock, is_of_redbeat, lock_warning, new_token
 from redisbeater.store.measures import Late
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.runs import Execution, Renewal, Reservation, RunStore, holder_prefix, new_holder
+from redisbeater.store.runs import Execution, FoundRuns, Renewal, Reservation, RunStore, holder_prefix, new_holder
 from redisbeater.store.schedule import KEEP_DELETED, SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Change, Snapshot
 
@@ -16,6 +16,7 @@ __all__ = (
     "Execution",
     "Claim",
     "ClaimedEntry",
+    "FoundRuns",
     "Late",
     "Lock",
     "Notifier",

@@ -171,8 +171,22 @@ MOST_NAMED = 10_000
 #: How long runs are searched by the begin of their ids, and how many keys one step looks at.
 SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
 
+#: How many runs of an entry are looked through for those that repeat one.
+MOST_RESTARTS = 1_000
+
+#: Bytes of a traceback, packed and unpacked; a longer one is not ours.
+MOST_PACKED, MOST_TRACEBACK = 50_000, 100_000
+
 #: How many leases one script renews: it keeps the server busy for a millisecond or two.
 RENEW_PAGE = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundRuns:
+    """Ids of runs that were searched by their begin, and whether all were found: there may be more, or no time."""
+
+    ids: tuple[str, ...] = ()
+    is_all: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,34 +440,57 @@ class RunStore:
 
     def traceback(self, run_id: str) -> str:
         """Return where the error of a run was raised; empty where that is not kept."""
-        stored = unless_wrong_type(self._connection, lambda client: client.get(self._keys.traceback_of(run_id)))
+        key = self._keys.traceback_of(run_id)
+        stored = unless_wrong_type(
+            self._connection, lambda client: client.get(key) if client.strlen(key) <= MOST_PACKED else None
+        )
         try:
-            return zlib.decompress(b85decode(stored or "")).decode() if stored else ""
+            packed = b85decode(stored or "")
+            return zlib.decompressobj().decompress(packed, MOST_TRACEBACK).decode() if stored else ""
         except (ValueError, zlib.error):  # another program wrote it
             return ""
 
-    def find(self, start: str, limit: int = 20) -> list[str]:
-        """Return ids of runs that begin with a text, in no order; only those that a second of searching finds."""
-        pattern, until, found = f"{escaped(self._keys.run(start))}*", time.monotonic() + SEARCH_SECONDS, []
+    def find(self, start: str, limit: int = 20) -> FoundRuns:
+        """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds."""
+        key, until = self._keys.run(start), time.monotonic() + SEARCH_SECONDS
 
-        def search(client: Any) -> list[str]:
-            for key in client.scan_iter(match=pattern, count=SEARCH_PAGE):
-                found.append(self._keys.run_id(key))
-                if len(found) >= limit or time.monotonic() > until:
-                    break
-            return found
+        def search(client: Any) -> FoundRuns:
+            found: dict[str, None] = {}
+            cursor, is_over = _scan(client, 0, key, found), False
+            while cursor and not is_over:
+                cursor = _scan(client, cursor, key, found)
+                is_over = len(found) > limit or time.monotonic() > until
+            ids = tuple(map(self._keys.run_id, found))[:limit]
+            return FoundRuns(ids=ids, is_all=not cursor and len(found) <= limit)
 
-        return list(dict.fromkeys(self._connection.call(search)))
+        return self._connection.call(search)
 
-    def failures(self, limit: int, before: datetime | None = None) -> list[Run]:
+    def failures(self, limit: int, before: datetime | None = None, since: datetime | None = None) -> list[Run]:
         """Return the newest runs of the schedule that failed, the newest end first, without their payloads.
 
         Arguments:
             limit: how many; 1,000 are listed, some of which may not be kept any more.
             before: only runs that ended before that, aware UTC.
+            since: only runs that ended then or later, aware UTC.
         """
-        keys = self._members(self._keys.failures, *_range(before, None), 0, limit)
+        highest, lowest = _range(before, None)
+        keys = self._members(self._keys.failures, highest, to_unix(since) if since else lowest, 0, limit)
         return [run for run in self._load(keys) if run.state in FAILED]
+
+    def first_failure(self) -> datetime | None:
+        """Return when the oldest run ended that is listed as a failure, or None if there is none."""
+        found = unless_wrong_type(
+            self._connection, lambda client: client.zrange(self._keys.failures, 0, 0, withscores=True)
+        )
+        return from_unix(found[0][1]) if found else None
+
+    def restarts_of(self, run: Run) -> list[str]:
+        """Return the ids of the runs that repeat a run, the newest first, of the newest thousand of its entry."""
+        began = run.finished_at or run.sent_at
+        keys = self._members(
+            self._keys.runs_of(run.name), "+inf", to_unix(began) if began else "-inf", 0, MOST_RESTARTS
+        )
+        return [each.id for each in self._load(keys) if each.restart_of == run.id]
 
     def waiting(self, now: datetime, longer_than: timedelta) -> int:
         """Return how many runs have been waiting for a worker for longer than so long."""
@@ -669,6 +706,17 @@ class RunStore:
     def _bounds(self) -> list[str]:
         """The bytes of one payload, and of all that one script reads."""
         return [str(2 * self._config.max_entry_size), str(ENOUGH_BYTES)]
+
+
+def _scan(client: Any, cursor: int, start: str, found: dict[str, None]) -> int:
+    """Add the keys of one page that begin with a text, and return where the next page begins; 0: there is none.
+
+    Of a cluster only the node is asked that has the schedule.
+    """
+    where = {"target_nodes": client.get_node_from_key(start)} if hasattr(client, "get_node_from_key") else {}
+    following, keys = client.scan(cursor, match=f"{escaped(start)}*", count=SEARCH_PAGE, **where)
+    found.update(dict.fromkeys(keys))
+    return int(*following.values()) if where else following
 
 
 def _range(before: datetime | None, at: datetime | None) -> tuple[str, str]:

@@ -107,7 +107,10 @@ def send_backfill(
     stored = load(context, planned.name)
     policy = ResolvedPolicy.of(stored.definition, context.defaults).overlap if overlap is None else overlap
     errand = SendRequest(
-        author=author, overlap=Overlap.ALLOW if policy is Overlap.ALLOW else Overlap.SKIP, kind=Kind.BACKFILL
+        author=author,
+        overlap=Overlap.ALLOW if policy is Overlap.ALLOW else Overlap.SKIP,
+        kind=Kind.BACKFILL,
+        version=stored.version,
     )
     began, missing = time.monotonic(), planned.missing
     try:

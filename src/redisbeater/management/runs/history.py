@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,14 +12,18 @@ from statistics import median
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, json_form, quoted
-from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError, StoreUnavailable
+from redisbeater.display import did_you_mean, json_fields, json_form, quoted
+from redisbeater.editing.stored_entry import stored_definition
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
-from redisbeater.management.blanking import redacted_line, shown_run
+from redisbeater.management.blanking import blanked, redacted_line, shown_run
+from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_number
-from redisbeater.model.run import FINAL, Kind, Run, RunBrief, RunCounts, State, sentence_of
-from redisbeater.store import Notifier, pages
+from redisbeater.model.run import FINAL, Kind, Payload, Run, RunBrief, RunCounts, State, sentence_of
+from redisbeater.redaction import redacted
+from redisbeater.store import FoundRuns, Notifier, pages
+from redisbeater.store.snapshot import version_of
 from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 
 logger = get_logger(__name__)
@@ -48,10 +52,6 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
     runs = context.redis.runs
     newest = runs.history(name, 1)
     return Recorded(last=shown_run(context, newest[0]) if newest else None, counts=runs.counts(name))
-
-
-#: How many runs tell how long one usually takes.
-FEWEST_FOR_USUAL = 3
 
 
 def lateness(run: Run) -> timedelta | None:
@@ -229,18 +229,118 @@ def moment_of(item: Run | LogLine) -> datetime:
     return item.sent_at or item.started_at or item.finished_at or item.fire_time or EPOCH
 
 
+#: Characters of the begin of an id by which runs are searched, and of a whole id: then one is there, or not.
+LEAST_BEGIN, WHOLE_ID = 8, 36
+
+#: How many runs an error names.
+MOST_NAMED = 10
+
+
 def read_run(context: Context, run_id: str) -> Run:
-    """Return a run with its payload.
+    """Return a run with its payload, by its id or by 8 or more characters of its begin.
 
     Raises:
-        RunNotFound: none of that id is kept.
+        RunNotFound: none of that id is kept, or several may be meant.
         ImproperlyConfigured: runs are not recorded.
     """
     check_tracked(context)
-    found = context.redis.runs.run(run_id)
-    if found is None:
-        raise RunNotFound(run_id)
-    return found
+    runs, begin = context.redis.runs, run_id.lower()
+    for each in dict.fromkeys((run_id, begin)):
+        if found := runs.run(each):
+            return found
+    is_begin = LEAST_BEGIN <= len(begin) < WHOLE_ID
+    searched = runs.find(begin, MOST_NAMED) if is_begin else FoundRuns()
+    known = runs.many(searched.ids)
+    if len(known) == 1 and searched.is_all and (found := runs.run(*known)):
+        return found
+    raise RunNotFound(run_id, _not_found(context, run_id, known, searched), runs=tuple(known))
+
+
+def _not_found(context: Context, run_id: str, known: Mapping[str, Run], searched: FoundRuns) -> str:
+    """Return why no run is meant by an id, or which ones may be."""
+    seen = "" if searched.is_all else ", of what was seen in a second of searching"
+    if known:
+        several = "1 run begins" if len(known) == 1 else f"{len(known)} runs begin"
+        named = "; ".join(f"{run.id} ({quoted(run.name)}, {run.state})" for run in known.values())
+        return f"{several} with {quoted(run_id)}{seen}; pass the whole id: {named}"
+    config = context.config
+    kept = f"{duration_words(timedelta(seconds=config.run_retention))} after their end"
+    hint = "" if len(run_id) >= LEAST_BEGIN else f"pass a whole id, or {LEAST_BEGIN} characters of its begin; "
+    return (
+        f"no run {quoted(run_id)} is kept{seen}; {hint}runs are kept for {kept}, of each entry the newest"
+        f" {config.run_history_limit:,}; history NAME --long shows their ids"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDetails:
+    """What is known of one run: its record, and all that belongs to it.
+
+    Attributes:
+        run: the run.
+        args, kwargs: what it was sent with, without secrets; None: that is not known.
+        arguments_note: why it is not known; else empty.
+        queue: the queue that it was sent to; empty: not known.
+        traceback: where its error was raised, in lines; empty: that is not kept.
+        restarted_as: the ids of the runs that repeat it, the newest first; ``run.restart_of`` is the one that it
+            repeats.
+        entry: what became of the last runs of its entry; None: that is deleted.
+    """
+
+    run: Run
+    args: list[Any] | None
+    kwargs: dict[str, Any] | None
+    arguments_note: str
+    queue: str
+    traceback: str
+    restarted_as: tuple[str, ...]
+    entry: EntryResult | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object, with the fields of the run beside the others."""
+        return {**self.run.as_dict(), **json_fields(self, "run")}
+
+
+def read_details(context: Context, run: Run, entry: EntryResult | None) -> RunDetails:
+    """Return a run, which was read with its payload, with all that belongs to it and the result of its entry."""
+    sent, note = _sent(context, run)
+    shown = redacted({"args": sent.args, "kwargs": sent.kwargs}, context.config.redact, in_texts=True) if sent else {}
+    return RunDetails(
+        run=shown_run(context, run),
+        args=shown.get("args"),
+        kwargs=shown.get("kwargs"),
+        arguments_note=note,
+        queue=run.queue or (_queue_of(context, sent.options) if sent else ""),
+        traceback=read_traceback(context, run),
+        restarted_as=tuple(context.redis.runs.restarts_of(run)),
+        entry=entry,
+    )
+
+
+def read_traceback(context: Context, run: Run) -> str:
+    """Return where the error of a run, which was read with its payload, was raised, without secrets."""
+    return blanked(context, run, context.redis.runs.traceback(run.id))[0]
+
+
+def _sent(context: Context, run: Run) -> tuple[Payload | None, str]:
+    """Return the payload of a run, as it is kept, or as its entry has it still; or None and why it is not known."""
+    with suppress(InvalidEntry):  # none is kept, or another program wrote it
+        return Payload.from_text(run.payload), ""
+    snapshot = context.redis.load(run.name)
+    if not snapshot.exists:
+        return None, "not kept, and its entry is deleted"
+    if not run.version or run.version != version_of(snapshot.definition):
+        return None, "not kept, and its entry was changed since" if run.version else "not kept"
+    with suppress(InvalidEntry):
+        sent = stored_definition(snapshot, context.codec)
+        return Payload(task=sent.task, args=sent.args, kwargs=sent.kwargs, options=sent.options), ""
+    return None, "not kept, and its entry is broken"
+
+
+def _queue_of(context: Context, options: Mapping[str, Any]) -> str:
+    """Return the queue that options name, or the default one; empty where they name an exchange instead."""
+    is_elsewhere = options.get("exchange") or options.get("routing_key")
+    return str(options.get("queue") or ("" if is_elsewhere else context.app.conf.task_default_queue))
 
 
 def check_tracked(context: Context) -> None:
@@ -328,6 +428,7 @@ def wait_for_end(
         with suppress(StoreError):
             events.listen()
         run = read_run(context, run_id)
+        run_id = run.id
         while True:
             if progress is not None:
                 progress(shown_run(context, run))

@@ -101,12 +101,14 @@ class SendRequest:
         overlap: what decides where another run of the entry is active.
         kind: ``trigger``, ``restart`` or ``backfill``.
         restart_of: the id of the run that it repeats.
+        version: the version of the entry's definition whose arguments are sent; empty: they are others.
     """
 
     author: Author
     overlap: Overlap = Overlap.ALLOW
     kind: Kind = Kind.TRIGGER
     restart_of: str = ""
+    version: str = ""
 
 
 def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, now: datetime) -> bool:
@@ -155,6 +157,8 @@ def _reserve(context: Context, run: RedisScheduleEntry, errand: SendRequest, now
         by=author.by,
         note=author.note,
         restart_of=errand.restart_of,
+        version=errand.version,
+        queue=context.task_options.routed_queue(run.task, run.args, run.kwargs, run.options),
         is_alone=errand.overlap is not Overlap.ALLOW,
     )
     deadline = time.monotonic() + CLAIMED_SECONDS
@@ -214,7 +218,9 @@ class Triggers:
         definition = self._definition(stored, args, kwargs)
         run = triggered_run(self._context, stored, definition, scheduled_for or stored.now)
         policy = ResolvedPolicy.of(definition, self._context.defaults).overlap if chosen is None else chosen
-        is_sent = send_run(self._caller, run, SendRequest(author=author, overlap=policy, kind=Kind.TRIGGER), stored.now)
+        version = stored.version if definition is stored.definition else ""
+        request = SendRequest(author=author, overlap=policy, kind=Kind.TRIGGER, version=version)
+        is_sent = send_run(self._caller, run, request, stored.now)
         task_id: str = run.options["task_id"]
         header = scheduled_for and run.options["headers"]["scheduled_for"]
         self._log(name, author, run=task_id, scheduled_for=header, buffered=None if is_sent else True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median, quantiles
 from typing import Any, Literal, NamedTuple
 
 from redisbeater.context import Context
-from redisbeater.display import fingerprint, shown, without_secrets
+from redisbeater.display import fingerprint, json_fields, shown, without_secrets
 from redisbeater.management.blanking import shown_run
 from redisbeater.model.policies import TextEnum
 from redisbeater.model.run import FAILED, WAITS_AFTER, Run, RunBrief, State
@@ -155,6 +155,12 @@ class EntryResult:
             return f"ok, {duration_words(self.late)} late"
         return "never ran" if self.result is Result.NEVER else str(self.result)
 
+    @property
+    def usual_words(self) -> str:
+        """How long its runs take, ``usually takes 3.2 s, 95 % in 9.0 s``; empty where too few are known."""
+        longest = f", 95 % in {span_words(self.longest)}" if self.longest else ""
+        return f"usually takes {span_words(self.usual)}{longest}" if self.usual else ""
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object: times as ISO 8601, durations in seconds."""
         spans = {name: getattr(self, name) for name in ("running", "usual", "longest", "late")}
@@ -178,10 +184,12 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         ends: its last ends.
         runs: its newest runs in brief, the newest first; :data:`NEWEST` of them, or fewer.
         now: the time of the Redis server.
-        queue: the queue of its options.
+        queue: the queue of its options; where runs that wait were routed elsewhere, that counts.
     """
     waiting = [
-        run.sent_at for run in runs if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
+        (run.sent_at, run.queue)
+        for run in runs
+        if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
     ]
     executed = [run.started_at for run in runs if run.state is State.STARTED and run.started_at]
     late = _lateness(runs, now)
@@ -199,8 +207,8 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         since=_failing_since(runs) if result is Result.FAILED else None,
         error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""))),
         waiting=len(waiting),
-        waiting_since=min(waiting, default=None),
-        queue=queue,
+        waiting_since=min((sent_at for sent_at, _ in waiting), default=None),
+        queue=next((routed for _, routed in waiting if routed), queue),
         running=max(now - executed[0], timedelta(0)) if executed else None,
         usual=usual,
         longest=longest,
@@ -256,30 +264,48 @@ class FailureGroup:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        times = {name: moment and moment.isoformat() for name, moment in (("first", self.first), ("last", self.last))}
-        return {**vars(self), **times, "state": self.state.value, "runs": list(self.runs)}
+        return {"name": self.name, "count": len(self.runs), **json_fields(self)}
 
 
-def read_failures(context: Context, limit: int, before: datetime | None = None) -> list[FailureGroup]:
-    """Return the newest failures of the schedule in groups, the group of the newest one first.
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """The newest failures of the schedule in groups, that of the newest one first; iterating over it yields them.
 
-    Arguments:
-        context: the schedule.
-        limit: how many runs are read; 1,000 are kept.
-        before: only runs that ended before that, aware UTC.
+    Attributes:
+        groups: each a :class:`FailureGroup`, of runs that are still kept.
+        begin: when the oldest failure ended of which the schedule knows, aware UTC; None: it knows of none.
     """
+
+    groups: tuple[FailureGroup, ...] = ()
+    begin: datetime | None = None
+
+    def __iter__(self) -> Iterator[FailureGroup]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+#: How many failures the scripts list.
+MOST_FAILURES = 1_000
+
+
+def read_failures(context: Context, since: datetime | None = None, before: datetime | None = None) -> Failures:
+    """Return the newest failures of the schedule; :meth:`redisbeater.ScheduleStore.failures`."""
     groups: dict[tuple[str, str], list[Run]] = {}
-    for run in context.redis.runs.failures(limit, before) if context.config.track_runs else ():
+    runs = context.redis.runs
+    for run in runs.failures(MOST_FAILURES, before, since):
         found = shown_run(context, run)
         groups.setdefault((run.name, fingerprint(found.error) or run.state.value), []).append(found)
-    return [
+    found_groups = tuple(
         FailureGroup(
             name=name,
-            error=runs[0].error,
-            state=runs[0].state,
-            runs=tuple(run.id for run in runs),
-            first=runs[-1].finished_at,
-            last=runs[0].finished_at,
+            error=same[0].error,
+            state=same[0].state,
+            runs=tuple(run.id for run in same),
+            first=same[-1].finished_at,
+            last=same[0].finished_at,
         )
-        for (name, _), runs in groups.items()
-    ]
+        for (name, _), same in groups.items()
+    )
+    return Failures(groups=found_groups, begin=runs.first_failure())

@@ -13,10 +13,10 @@ from redisbeater.context import Context
 from redisbeater.display import json_fields, quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
-from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, RunNotFound, StoreError
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import shown_run
-from redisbeater.management.runs.history import check_tracked, outcome_words, read_run
+from redisbeater.management.runs.history import outcome_words, read_run
 from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -62,18 +62,15 @@ def stop_run(context: Context, run_id: str, author: Author) -> Stopped:
     Raises:
         RunNotFound: none of that id is kept.
     """
-    check_tracked(context)
-    before = context.redis.runs.run(run_id)
-    if before is None:
-        raise RunNotFound(run_id)
+    before = read_run(context, run_id)
     if before.is_final:
         return _stopped(context, "CANNOT", before, "it had ended before")
-    run = context.redis.runs.stop(run_id, by=author.by, note=author.note) or before
+    run = context.redis.runs.stop(before.id, by=author.by, note=author.note) or before
     if run.is_final:
         waited = before.state is State.BUFFERED or before.resend_at is not None
         why = "it had not been sent, and never will be" if waited else "it has ended"
         return _stopped(context, "REVOKED" if run.state is State.REVOKED else "CANNOT", run, why)
-    logger.info("run %s of entry %r is asked to stop by %s", run_id, run.name, author.by)
+    logger.info("run %s of entry %r is asked to stop by %s", run.id, run.name, author.by)
     deadline = time.monotonic() + WAIT_SECONDS
     refusal = _revoke(context.app, run, context.config.stop_signal)
     return _after(context, run, refusal, deadline)
@@ -141,6 +138,7 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     """
     context = caller.context
     ended = read_run(context, run_id)
+    run_id = ended.id
     if not ended.is_final:
         raise RunActive(f"run {run_id} of {quoted(ended.name)} is {ended.state}: stop it, or wait", runs=(run_id,))
     if not ended.payload:
@@ -153,7 +151,7 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     ).bind(context)
     run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
     policy = _overlap(context, ended.name) if overlap is None else overlap
-    errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)
+    errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id, version=ended.version)
     is_sent = send_run(caller, run, errand, now)
     logger.info("entry %r: run %s restarted as %s", ended.name, run_id, new_id)
     try:

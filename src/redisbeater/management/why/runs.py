@@ -51,7 +51,7 @@ def _all_unstarted(facts: Facts, run: Run, waiting: int) -> Answer:
     hint = f"{_reporting(facts)}." if not facts.workers_report else ": does a worker consume it?"
     return Answer(
         verdict="queued",
-        sentence=f"{waiting} runs wait in {_queue(facts)}, none started{hint}",
+        sentence=f"{waiting} runs wait in {_queue(facts, run)}, none started{hint}",
         evidence=(run_evidence(facts, run), *facts.recent()),
     )
 
@@ -148,7 +148,7 @@ def _started(facts: Facts, run: Run) -> tuple[str, str]:
 
 def _queued(facts: Facts, run: Run) -> tuple[str, str]:
     age = f", {duration_words(facts.now - run.sent_at)}" if run.sent_at else ""
-    return "queued", f"Sent, and no worker has reported its start ({_queue(facts)}{age}){_reporting(facts)}."
+    return "queued", f"Sent, and no worker has reported its start ({_queue(facts, run)}{age}){_reporting(facts)}."
 
 
 def _retrying(_: Facts, run: Run) -> tuple[str, str]:
@@ -209,8 +209,8 @@ def _policy(facts: Facts) -> str:
     return f" (overlap {facts.policy.overlap})" if facts.policy else ""
 
 
-def _queue(facts: Facts) -> str:
-    queue = facts.stored.definition.options.get("queue") if facts.stored else None
+def _queue(facts: Facts, run: Run) -> str:
+    queue = run.queue or (facts.stored.definition.options.get("queue") if facts.stored else None)
     return f"queue {quoted(queue)[1:-1]}" if isinstance(queue, str) else "the default queue"
 
 

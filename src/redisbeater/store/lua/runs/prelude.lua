@@ -368,7 +368,7 @@ local function fields_of(key)
     key,
     'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late',
     'sent_at', 'started_at', 'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note',
-    'by', 'restart_of', 'stop', 'alone', 'expires', 'taken'
+    'by', 'restart_of', 'version', 'queue', 'stop', 'alone', 'expires', 'taken'
   )
 end
 
