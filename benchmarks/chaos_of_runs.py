@@ -6,10 +6,10 @@
 
 One beat sends to four prefork workers. They are killed (-9), or one of their children is; they are paused, and cut off
 from the Redis of the schedule, for less and for more than ``redisbeater_run_timeout``, which is 10 seconds. Tasks write
-into a list of their own that they began, are alive, and ended. In the end every run must be SUCCESS, the counts must
-agree with that list, and no entry with ``overlap="skip"`` may have had two live leases. With
-``redisbeater_stop_when_cut_off`` it may not have had two executions at once either, but for 5 seconds after the end of
-a pause that was longer than the lease.
+into a list of their own that they began, are alive, and ended. In the end every run must be SUCCESS, or FAILURE where
+its task raised an error, the counts and the results of entries must agree with that list, and no entry with
+``overlap="skip"`` may have had two live leases. With ``redisbeater_stop_when_cut_off`` it may not have had two
+executions at once either, but for 5 seconds after the end of a pause that was longer than the lease.
 
 The broker is RabbitMQ, which loses no message with a worker. A worker is killed when no start is under way: Celery
 acknowledges a message in the main process while its child reports the start, and between the two nobody knows the run;
@@ -35,7 +35,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from chaos.run_audit import BEGAN, Line, Meeting, Record, balance, meetings
+from chaos.run_audit import BEGAN, Line, Meeting, Record, Results, balance, differences, meetings
 from chaos.run_workers import KINDS, LEASE_SECONDS, RunFaults, Worker, busy_children, read_lines
 from support.project import Project
 from support.rabbitmq import running as running_rabbitmq
@@ -47,6 +47,10 @@ from redisbeater.model.run import State
 
 #: What happens in the short form, each once, to a worker each.
 QUICK_KINDS = ("kill", "kill a child", "long pause", "long cut")
+
+#: The kinds of entries: without a second run at once, with one, and with every other run a failure; and how many runs
+#: each of them has, about: fewer than the last ends that it keeps, so that all of these can be compared.
+GROUPS, RUNS_OF_EACH = ("skip", "allow", "fail"), 50
 
 #: How many workers may suffer at once, in the long form; how many there are.
 AT_ONCE, WORKERS = 2, 4
@@ -93,19 +97,22 @@ class Chaos:
         self.faults = RunFaults(self._rng, QUICK_SECONDS if options.quick else LONG_SECONDS)
         self.lines: list[Line] = []
         self.samples = self.most_leases = 0
-        self.skip, self.allow = [f"skip-{i}" for i in range(6)], [f"allow-{i}" for i in range(6)]
+        of_each = max(6, options.runs // RUNS_OF_EACH)
+        self._every = 4.0 * of_each / 6
+        self.skip, self.allow, self.fail = ([f"{what}-{i}" for i in range(of_each)] for what in GROUPS)
 
     @property
     def names(self) -> list[str]:
-        return [*self.skip, *self.allow]
+        return [*self.skip, *self.allow, *self.fail]
 
     def run(self) -> None:
         """Send the runs, do faults meanwhile, and wait until all have ended."""
         self._beat.beat().says("leading as")
         for name in self.names:
             overlap = "skip" if name in self.skip else "allow"
-            seconds = 2.0 if self._options.quick else self._rng.choice((2.0, 4.0, 9.0, 13.0))
-            self._store.create(name, "proj.work", 4, args=[seconds], overlap=overlap, requeue_lost=10)
+            is_short = self._options.quick or name in self.fail
+            seconds = 2.0 if is_short else self._rng.choice((2.0, 4.0, 9.0, 13.0))
+            self._store.create(name, "proj.work", self._every, args=[seconds], overlap=overlap, requeue_lost=10)
         while self._sent() < self._options.runs or self._plan:
             self._step()
         for name in self.names:
@@ -125,9 +132,33 @@ class Chaos:
     def records(self) -> list[Record]:
         runs = [run for name in self.names for run in self._redis.runs.history(name, 10_000)]
         return [
-            Record(id=run.id, entry=run.name, state=run.state.value, attempt=run.attempt, starts=run.starts)
+            Record(
+                id=run.id,
+                entry=run.name,
+                state=run.state.value,
+                attempt=run.attempt,
+                starts=run.starts,
+                ended_at=run.finished_at.timestamp() if run.finished_at else 0.0,
+            )
             for run in runs
         ]
+
+    def results(self) -> Results:
+        """Read what the results of entries are made of, as it is stored."""
+        keys = self._redis.keys
+
+        def members(key: str) -> set[str]:
+            found = self._client.zrange(key, 0, -1)
+            return {keys.run_id(member).removeprefix(keys.prefix) for member in found}
+
+        return Results(
+            ends={name: self._redis.load(name).ends.partition(" ")[0] for name in self.names},
+            failed=members(keys.failed),
+            unstable=members(keys.unstable),
+            waiting=members(keys.waiting),
+            failures=members(keys.failures),
+            minutes=sum(self._redis.runs.minutes().values(), Counter()),
+        )
 
     def counts(self) -> dict[str, dict[str, Any]]:
         return {name: asdict(self._store.run_counts(name)) for name in self.names}
@@ -209,7 +240,8 @@ def site(options: argparse.Namespace, folder: Path) -> Iterator[Chaos]:
 def report(chaos: Chaos, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """Return the figures, and what is wrong."""
     records, counts = chaos.records(), chaos.counts()
-    wrong = balance(chaos.lines, records, counts, options.runs)
+    results = chaos.results()
+    wrong = balance(chaos.lines, records, counts, options.runs) + differences(chaos.lines, records, results)
     met = meetings([line for line in chaos.lines if line.entry in chaos.skip], chaos.faults.pauses, LEASE_SECONDS)
     if chaos.most_leases > 1:
         wrong.append(f"{chaos.most_leases} live leases of an entry with overlap=skip")
@@ -221,6 +253,8 @@ def report(chaos: Chaos, options: argparse.Namespace, seconds: float) -> dict[st
         "seconds": round(seconds),
         "runs": len(records),
         "success": sum(record.state == "SUCCESS" for record in records),
+        "failure": sum(record.state == "FAILURE" for record in records),
+        "results": {name: len(getattr(results, name)) for name in ("failed", "unstable", "waiting", "failures")},
         "executions": len({line.execution for line in chaos.lines}),
         "lost": sum(count["lost"] for count in counts.values()),
         "most_attempts": max((record.attempt for record in records), default=0),

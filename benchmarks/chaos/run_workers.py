@@ -17,7 +17,7 @@ from support.project import Process, Project
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
 
-from chaos.run_audit import ENDED, Line, Pause
+from chaos.run_audit import ENDS, Line, Pause
 
 __all__ = ("KINDS", "LEASE_SECONDS", "TASK", "RunFaults", "Worker", "read_lines")
 
@@ -56,7 +56,10 @@ def work(self, seconds):
     while time.monotonic() < until:
         time.sleep(0.1)
         write("alive")
-    write("ended")
+    fails = common["entry"].startswith("fail-") and int(self.request.id[-1], 16) % 2
+    write("failed" if fails else "ended")
+    if fails:
+        raise ValueError("no feed")
 """
 
 
@@ -181,4 +184,4 @@ def busy_children(lines: list[Line], worker: str) -> set[int]:
     """Return the processes of a worker that wrote a moment ago, and have not ended what they execute."""
     last = {line.pid: line for line in lines if line.worker == worker}
     now = time.time()
-    return {pid for pid, line in last.items() if line.what != ENDED and now - line.at < ALIVE_SECONDS}
+    return {pid for pid, line in last.items() if line.what not in ENDS and now - line.at < ALIVE_SECONDS}

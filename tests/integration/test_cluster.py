@@ -78,7 +78,7 @@ def test_failing_entries_are_listed_counted_as_late_and_repaired(app: Celery, sc
     assert store.late(60).entries == 2
     store.update("bad", args=[1])
     assert sent(scheduler) == ["bad"]
-    assert redis_schedule.failing.mend("0") == "0"
+    assert redis_schedule.contents.correct(redis_schedule.keys.failing, "0") == "0"
     assert set(store.failing()) == {"worse"}
 
 

@@ -295,7 +295,11 @@ def test_beats_count_by_role(monitored: Monitored, monitor: Callable[..., Monito
     assert (found.value("beats", role="leader"), found.value("beats", role="standby")) == (1, 1)
 
 
-def test_what_became_of_runs_is_read_from_the_totals(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
+def test_what_became_of_runs_is_read_from_the_totals(
+    monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
+) -> None:
+    monitored = monitor(redisbeater_track_runs=True)
+    monitored.scheduler.tick()
     totals = {"SUCCESS proj.a": 3, "LOST proj.a": 1, "<=0.5 proj.a": 2, "<=60 proj.a": 1, "ms proj.a": 31_000}
     client.hset(f"{prefix}:totals", mapping=totals)
     client.zadd(f"{prefix}:active", {"run": 1, "other": 2})

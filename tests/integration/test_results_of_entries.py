@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
@@ -11,10 +13,12 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner
 from click.testing import Result as CommandResult
-from run_site import RunSite
+from run_site import TRACKED, RunSite
 
-from redisbeater import ScheduleStore
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.beat.repair import Repair
 from redisbeater.cli import redisbeater
+from redisbeater.exceptions import RunActive, StoreError
 from redisbeater.management.runs.results import read_failures
 from redisbeater.model.run import Kind, State
 
@@ -196,15 +200,322 @@ def test_a_new_name_keeps_what_its_runs_say(site: RunSite) -> None:
     assert (ends(site, "weekly"), listed(site, site.keys.failed)) == ("F", {"weekly": since.timestamp()})
 
 
-def test_a_deleted_entry_is_listed_nowhere_and_begins_without_a_result(site: RunSite) -> None:
+def test_a_deleted_entry_is_listed_nowhere(site: RunSite) -> None:
     end(site, "a")
-    store = ScheduleStore(site.app)
 
-    store.delete("report")
+    ScheduleStore(site.app).delete("report")
+
     assert listed(site, site.keys.failed) == {}
 
+
+@pytest.mark.parametrize("letters", ["SF", "FFFS"])
+def test_an_entry_that_is_restored_has_the_result_that_it_had(site: RunSite, letters: str) -> None:
+    for number, letter in enumerate(letters):
+        end(site, f"{number}", S.SUCCESS if letter == "S" else S.FAILURE)
+    since = site.clock.now
+    store = ScheduleStore(site.app)
+    store.delete("report")
+
     store.restore("report")
+
+    key = site.keys.failed if letters == "SF" else site.keys.unstable
+    assert (ends(site), listed(site, key)) == (letters, {"report": since.timestamp()})
+
+
+def test_a_static_entry_that_comes_back_has_the_result_that_it_had(
+    site: RunSite, make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    app = make_app(**TRACKED, beat_schedule={"static": {"task": "proj.work", "schedule": 3600.0}})
+    make_scheduler(app).tick()
+    site.client.hset(site.keys.entry("static"), "ends", "SF 1795435200.500000")
+    ScheduleStore(app).delete("static")
+
+    make_scheduler(app).tick()
+
+    assert (ends(site, "static"), listed(site, site.keys.failed)) == ("SF", {"static": 1795435200.5})
+
+
+def test_an_entry_that_is_created_under_the_name_of_a_deleted_one_has_no_result(site: RunSite) -> None:
+    end(site, "a")
+    ScheduleStore(site.app).delete("report")
+
+    site.create()
+
     assert (ends(site), listed(site, site.keys.failed)) == ("", {})
+
+
+def test_a_program_that_records_no_runs_keeps_the_result_of_an_entry_that_it_renames(
+    site: RunSite, make_app: Callable[..., Celery]
+) -> None:
+    end(site, "a")
+    untracked = make_app(redisbeater_track_runs=False)
+
+    ScheduleStore(untracked).rename("report", "weekly")
+
+    assert (ends(site, "weekly"), list(listed(site, site.keys.failed))) == ("F", ["weekly"])
+
+
+# -- in the middle of a run
+
+
+def test_an_entry_cannot_be_renamed_while_it_has_a_run(site: RunSite) -> None:
+    site.send("a")
+
+    with pytest.raises(RunActive):
+        ScheduleStore(site.app).rename("report", "weekly")
+
+    assert list(listed(site, site.keys.waiting)) == ["a"]
+
+
+def test_a_run_whose_entry_is_deleted_meanwhile_waits_until_it_starts_and_lists_no_entry(site: RunSite) -> None:
+    site.send("a")
+    ScheduleStore(site.app).delete("report")
+    assert list(listed(site, site.keys.waiting)) == ["a"]
+
+    site.start("a")
+    site.finish("a", S.FAILURE)
+
+    assert [listed(site, key) for key in (site.keys.waiting, site.keys.failed, site.keys.unstable)] == [{}, {}, {}]
+    assert not site.client.exists(site.keys.entry("report"))
+
+
+def test_a_run_whose_entry_is_deleted_and_restored_meanwhile_counts(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+    site.send("b")
+    site.start("b")
+    store = ScheduleStore(site.app)
+    store.delete("report")
+    store.restore("report")
+
+    site.finish("b", S.FAILURE)
+
+    assert (ends(site), list(listed(site, site.keys.failed))) == ("SF", ["report"])
+
+
+@pytest.mark.parametrize("is_started", [False, True], ids=["sent", "reported before the commit"])
+def test_a_run_whose_entry_is_edited_before_the_commit_waits_once(site: RunSite, is_started: bool) -> None:
+    site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp()})
+    claim = site.claim()
+    ScheduleStore(site.app).update("report", schedule=120.0)
+    if is_started:
+        site.start("a")
+
+    changed = site.commit(claim, site.new("a")).changed
+    assert list(changed) == ["report"]
+    definition, meta, _ = changed["report"]
+    edited = replace(claim, entries=(claim.entries[0]._replace(definition=definition, meta=meta),))
+    site.commit(edited, site.new("a"))
+
+    assert list(listed(site, site.keys.waiting)) == ([] if is_started else ["a"])
+    assert site.runs.counts("report").sent == 1
+
+
+def test_a_schedule_that_moves_changes_nothing_of_the_result(site: RunSite) -> None:
+    end(site, "a")
+    site.send("b")
+
+    ScheduleStore(site.app).update("report", schedule=3600.0)
+
+    assert (ends(site), list(listed(site, site.keys.failed)), list(listed(site, site.keys.waiting))) == (
+        "F", ["report"], ["b"],
+    )  # fmt: skip
+
+
+# -- reports that come twice, late, or never
+
+
+def test_a_run_that_was_lost_for_good_counts_as_what_it_ended_in_after_all(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+    site.send("b")
+    site.start("b")
+    site.clock.go_on(61)
+    site.lose_overdue()
+    assert (ends(site), list(listed(site, site.keys.failures))) == ("SL", ["b"])
+
+    assert site.finish("b", S.SUCCESS) == "FINISHED"
+
+    assert (ends(site), listed(site, site.keys.failed), listed(site, site.keys.failures)) == ("SS", {}, {})
+
+
+def test_a_lost_run_that_ended_before_others_is_counted_before_them(site: RunSite) -> None:
+    site.send("a")
+    site.start("a")
+    site.clock.go_on(61)
+    site.lose_overdue()
+    end(site, "b", S.SUCCESS)
+    assert ends(site) == "LS"
+
+    site.finish("a", S.FAILURE, seconds=30)
+
+    assert (ends(site), listed(site, site.keys.failed)) == ("FS", {})
+
+
+def test_a_report_that_is_answered_late_changes_nothing(site: RunSite) -> None:
+    site.send("a")
+    site.start("a", holder="w1:1:a")
+    site.start("a", holder="w2:2:b", is_redelivered=True, attempt=2)
+    site.finish("a", S.SUCCESS, holder="w2:2:b", attempt=2)
+    before = facts(site)
+
+    assert site.finish("a", S.FAILURE, holder="w1:1:a") == "LATE"
+
+    assert facts(site) == before
+
+
+def test_a_run_that_tries_again_says_nothing_yet(site: RunSite) -> None:
+    site.send("a")
+    site.start("a")
+
+    site.finish("a", S.RETRY, retry_in=5)
+
+    assert (ends(site), listed(site, site.keys.failed), listed(site, site.keys.waiting)) == ("", {}, {})
+
+
+def test_without_workers_that_report_a_run_waits_until_it_counts_as_lost(site: RunSite) -> None:
+    site.send("a")
+    site.clock.go_on(3601)
+    assert site.runs.waiting(site.clock.now, timedelta(seconds=30)) == 1
+
+    site.lose_overdue()
+
+    assert (ends(site), listed(site, site.keys.waiting)) == ("L", {})
+
+
+# -- tracking that is switched off and on
+
+
+def test_without_records_of_runs_no_result_is_shown_nor_counted(site: RunSite, make_app: Callable[..., Celery]) -> None:
+    end(site, "a")
+    site.send("b")
+    site.clock.go_on(31)
+    store = ScheduleStore(make_app(redisbeater_track_runs=False))
+
+    status = store.status()
+
+    assert (status.failed, status.unstable, status.unstarted) == (0, 0, 0)
+    assert not [each for each in store.health(strict=True).problems if "failed" in each]
+
+
+def test_once_runs_are_recorded_again_the_first_end_makes_the_result_right(site: RunSite) -> None:
+    end(site, "a")
+    ScheduleStore(site.app).disable("report")  # meanwhile runs are not recorded
+    ScheduleStore(site.app).enable("report")
+
+    end(site, "b", S.SUCCESS)
+
+    assert (ends(site), listed(site, site.keys.failed)) == ("FS", {})
+
+
+# -- a server that is full
+
+
+@pytest.fixture
+def full(site: RunSite) -> Iterator[Callable[[], None]]:
+    """Let the memory of the server be full from now on."""
+    before = site.client.config_get("maxmemory*")
+
+    def fill() -> None:
+        site.client.config_set("maxmemory-policy", "noeviction")
+        site.client.config_set("maxmemory", 1)
+
+    yield fill
+    restore(site, before)
+
+
+def restore(site: RunSite, before: dict[str, str]) -> None:
+    for name in ("maxmemory", "maxmemory-policy"):
+        site.client.config_set(name, before[name])
+
+
+def test_the_end_of_a_run_that_a_full_server_refuses_is_written_whole_once_it_has_room(
+    site: RunSite, full: Callable[[], None]
+) -> None:
+    site.send("a")
+    site.start("a")
+    before = facts(site)
+    full()
+    with pytest.raises(StoreError, match="memory"):
+        site.finish("a", S.FAILURE, traceback="Traceback")
+    assert facts(site) == before
+
+    site.client.config_set("maxmemory", 0)
+    site.finish("a", S.FAILURE)
+
+    assert (ends(site), list(listed(site, site.keys.failed)), list(listed(site, site.keys.failures))) == (
+        "F", ["report"], ["a"],
+    )  # fmt: skip
+
+
+def facts(site: RunSite) -> dict[str, object]:
+    """Return what is stored of the entry, its run "a", and all results."""
+    hashes = (site.keys.entry("report"), site.keys.run("a"), site.keys.minutes)
+    lists = (site.keys.failed, site.keys.unstable, site.keys.waiting, site.keys.failures)
+    found = {key: site.client.hgetall(key) for key in hashes}
+    found[site.keys.run("a")].pop("note", None)
+    return {**found, **{key: listed(site, key) for key in lists}}
+
+
+# -- lists that other programs made wrong
+
+
+def correct(site: RunSite) -> None:
+    for key in site.keys.corrected:
+        assert site.store.contents.correct(key, "0") == "0"
+
+
+def test_entries_that_are_gone_are_removed_from_the_lists(site: RunSite) -> None:
+    end(site, "a")
+    site.client.delete(site.keys.entry("report"))
+    site.client.zrem(site.keys.schedule, site.keys.entry("report"))
+    site.client.zadd(site.keys.unstable, {site.keys.entry("other"): 1, "x": 1, "": 1})
+
+    correct(site)
+
+    assert (listed(site, site.keys.failed), listed(site, site.keys.unstable)) == ({}, {})
+
+
+def test_an_entry_is_listed_by_its_last_ends(site: RunSite) -> None:
+    end(site, "a")
+    since = site.clock.now
+    site.create("good")
+    site.client.hset(site.keys.entry("good"), "ends", "FFS 1.5")
+    site.client.zadd(site.keys.unstable, {site.keys.entry("report"): 1})
+    site.client.zadd(site.keys.failed, {site.keys.entry("good"): 1})
+
+    correct(site)
+
+    assert (listed(site, site.keys.failed), listed(site, site.keys.unstable)) == ({"report": since.timestamp()}, {})
+
+
+def test_runs_that_are_gone_or_have_begun_wait_no_longer(site: RunSite) -> None:
+    for run_id in "abc":
+        site.send(run_id)
+    site.start("b")
+    site.client.delete(site.keys.run("a"))
+    site.client.zadd(site.keys.waiting, {site.keys.run("b"): 1, "x": 1})
+
+    correct(site)
+
+    assert list(listed(site, site.keys.waiting)) == ["c"]
+
+
+def test_beat_corrects_the_lists_each_minute(site: RunSite) -> None:
+    repair = Repair(site.context)
+    site.client.zadd(site.keys.failed, {site.keys.entry("gone"): 1})
+    site.client.zadd(site.keys.waiting, {site.keys.run("gone"): 1})
+
+    repair.step()
+
+    assert (listed(site, site.keys.failed), listed(site, site.keys.waiting)) == ({}, {})
+
+
+def test_an_entry_that_is_gone_is_shown_nowhere(site: RunSite) -> None:
+    end(site, "a")
+    site.client.delete(site.keys.entry("report"))
+    site.client.zrem(site.keys.schedule, site.keys.entry("report"))
+
+    assert call(site.app, "list", "--result", "failed", "--names").stdout == ""
+    assert "report" not in call(site.app, "health", "--strict").output
 
 
 # -- why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 import redis
@@ -23,7 +24,10 @@ WRONG_TYPES = [
 ]
 
 #: The keys of runs, below the prefix.
-KEYS = [":run:a", ":runs:report", ":active", ":active:report", ":resend", ":totals"]
+KEYS = [
+    ":run:a", ":runs:report", ":active", ":active:report", ":resend", ":totals",
+    ":waiting", ":failed", ":unstable", ":failures", ":minutes", ":traceback:a",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -51,6 +55,19 @@ def go_through(site: RunSite) -> None:
     runs.active("report")
     runs.counts("report")
     runs.totals()
+    site.send("c")
+    site.start("c")
+    site.finish("c", State.FAILURE, traceback="Traceback")
+    for listed in site.keys.corrected:
+        site.store.contents.correct(listed, "0")
+    runs.failures(10)
+    runs.newest_failed(5)
+    runs.minutes()
+    runs.traceback("c")
+    for result in ("failed", "unstable", "waiting", "running"):
+        runs.names_of(result)
+    assert runs.waiting(site.clock.now, timedelta(0)) >= 0
+    assert site.store.measures.read().failed >= 0
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -65,6 +82,9 @@ def test_a_key_of_another_type_ends_nothing(site: RunSite, prefix: str, key: str
     assert [entry.name for entry in store.list()] == ["report"]
     store.disable("report")
     store.enable("report")
+    assert store.status().failed >= 0
+    assert store.delete("report") is None
+    store.restore("report")
     assert store.delete("report") is None
     assert site.client.type(prefix + key) in (kind, "none")
 
@@ -109,6 +129,45 @@ def test_a_count_of_nonsense_begins_again(site: RunSite, text: str, shown: int) 
     counts = site.runs.counts("report")
     assert (counts.sent, counts.success, counts.failures) == (shown, shown, 0)
     assert isinstance(site.claim().entries, tuple)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "x", "SSF", "SSF yesterday", "ssf 1", "SSF -1", "SSF 1e99", "QQQ 1", "S 99999999999", "S" * 5_000 + " 1",
+        pytest.param("S 1" + "0" * 400, id="late"),
+    ],
+)  # fmt: skip
+def test_last_ends_of_nonsense_begin_again_with_the_next_end(site: RunSite, text: str) -> None:
+    site.client.hset(site.keys.entry("report"), mapping={"ends": text, "tracebacks": text})
+    store = ScheduleStore(site.app)
+    store.why("report")
+    site.store.contents.correct(site.keys.failed, "0")
+
+    site.send("a")
+    site.start("a")
+    assert site.finish("a", State.FAILURE, traceback="Traceback") == "FINISHED"
+
+    assert site.store.load("report").ends.partition(" ")[0][-1] == "F"
+    assert [site.keys.name(key) for key in site.client.zrange(site.keys.failed, 0, -1)] == ["report"]
+    store.rename("report", "weekly")
+    store.delete("weekly")
+    store.restore("weekly")
+    assert site.claim() is not None
+
+
+def test_members_of_nonsense_are_shown_nowhere(site: RunSite) -> None:
+    nonsense: dict[str, float] = {"": 1, "x": 2, site.keys.run("x"): 3, site.keys.entry("no"): 4, site.keys.schedule: 5}
+    for key in (site.keys.waiting, site.keys.failed, site.keys.unstable, site.keys.failures):
+        site.client.zadd(key, nonsense)
+    site.client.hset(site.keys.minutes, mapping={"x": "y", "": "", "1 SUCCESS": "many", f"{10**12} SUCCESS": 1})
+
+    go_through(site)
+
+    assert ScheduleStore(site.app).health(strict=True).problems
+    assert site.runs.newest_failed(5) == ["report"]
+    assert site.client.zrange(site.keys.failed, 0, -1) == [site.keys.entry("report")]
+    assert site.client.zrange(site.keys.waiting, 0, -1) == []
 
 
 def test_a_buffered_run_that_is_no_run_holds_up_nobody(site: RunSite) -> None:

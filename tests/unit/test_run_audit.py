@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from chaos.run_audit import Line, Pause, Record, balance, meetings
+from chaos.run_audit import Line, Pause, Record, Results, balance, differences, meetings
 
 #: Seconds of a lease.
 LEASE = 10.0
@@ -100,3 +100,54 @@ def test_what_does_not_agree_is_reported(
 
 def test_fewer_runs_than_were_wanted_are_reported() -> None:
     assert balance(whole("a", 0, 1), [record()], {"e": COUNTS}, sent=2) == ["1 runs are recorded, and 2 were wanted"]
+
+
+#: Of an entry with three runs: one failed, the others ended well.
+RESULTS = {
+    "ends": {"e": "SFS"}, "failed": set(), "unstable": set(), "waiting": set(), "failures": {"r2"},
+    "minutes": {"SUCCESS": 2, "FAILURE": 1},
+}  # fmt: skip
+
+THREE = [line("a", 1, "ended", run="r1"), line("b", 2, "failed", run="r2"), line("c", 3, "ended", run="r3")]
+
+
+def found(**changes: Any) -> Results:
+    return Results(**{**RESULTS, **changes})
+
+
+def runs() -> list[Record]:
+    return [record(id=f"r{number}", ended_at=float(number)) for number in (1, 2, 3)]
+
+
+def test_results_that_follow_from_the_ends_are_not_reported() -> None:
+    assert differences(THREE, runs(), found()) == []
+
+
+def test_the_order_of_the_ends_before_the_last_one_is_open() -> None:
+    assert differences(THREE, runs(), found(ends={"e": "FSS"})) == []
+
+
+def test_a_run_that_fails_twice_may_count_twice() -> None:
+    lines = [*THREE[:2], line("d", 2.5, "failed", run="r2"), THREE[2]]
+
+    assert differences(lines, runs(), found(ends={"e": "SFFS"}, minutes={"SUCCESS": 2, "FAILURE": 2})) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"waiting": {"r1"}}, "r1 is listed as waiting"),
+        ({"ends": {"e": "SS"}}, "e: its ends are SS, and 1 of 3 failed"),
+        ({"ends": {"e": "SFLS"}}, "e: its ends are SFLS, and 1 of 3 failed"),
+        ({"ends": {"e": "SSF"}, "failed": {"e"}}, "e: its ends are SSF, and the last one was S"),
+        ({"failed": {"e"}}, "e: listed as ['failed'], its ends are SFS"),
+        ({"unstable": {"e"}}, "e: listed as ['unstable'], its ends are SFS"),
+        ({"failed": {"gone"}}, "gone: listed, and unknown"),
+        ({"failures": set()}, "r2: failed, or is listed so, and not both"),
+        ({"failures": {"r1", "r2"}}, "r1: failed, or is listed so, and not both"),
+        ({"minutes": {"SUCCESS": 3, "FAILURE": 1}}, "minutes: "),
+        ({"minutes": {"SUCCESS": 2, "FAILURE": 1, "LOST": 1}}, "minutes: "),
+    ],
+)
+def test_results_that_do_not_follow_from_the_ends_are_reported(changes: dict[str, Any], words: str) -> None:
+    assert [each.startswith(words) for each in differences(THREE, runs(), found(**changes))] == [True]

@@ -143,7 +143,8 @@ class Repair:
     def __init__(self, context: Context, foreign_keys: ForeignKeys | None = None) -> None:
         self._context = context
         self._foreign_keys = foreign_keys or ForeignKeys(context.redis)
-        self._cursor, self._failing_cursor = "0", "0"
+        self._cursor, self._list_cursor = "0", "0"
+        self._lists = deque(context.redis.keys.corrected)
         self._found: deque[Unscheduled] = deque()
         self._started_at = float("-inf")
         self._restored: list[str] = []
@@ -173,7 +174,7 @@ class Repair:
             self._foreign_keys.check()
             if store_statics is not None:
                 self._store_lost(store_statics)
-            self._mend_failing()
+            self._correct_lists()
         deadline = time.monotonic() + STEP_SECONDS
         if not self._found:
             self._cursor, unscheduled = self._context.redis.contents.unscheduled(self._cursor)
@@ -201,13 +202,17 @@ class Repair:
             )
             store_statics()
 
-    def _mend_failing(self) -> None:
-        """Correct the list of failing entries, as far as the time of a step allows; the next walk goes on with it."""
+    def _correct_lists(self) -> None:
+        """Correct what is listed as wrong, as far as the time of a step allows; the next walk goes on with it."""
         deadline = time.monotonic() + STEP_SECONDS
-        while True:
-            self._failing_cursor = self._context.redis.failing.mend(self._failing_cursor)
-            if self._failing_cursor == "0" or time.monotonic() >= deadline:
-                return
+        for _ in range(len(self._lists)):
+            while True:
+                self._list_cursor = self._context.redis.contents.correct(self._lists[0], self._list_cursor)
+                if self._list_cursor == "0":
+                    break
+                if time.monotonic() >= deadline:
+                    return
+            self._lists.rotate()
 
     def _next_page(self) -> list[Unscheduled]:
         page: list[Unscheduled] = []

@@ -443,11 +443,15 @@ class Search:
     def found(self, snapshot: Snapshot) -> EntryView | None:
         """Return the entry of a snapshot, or None if it is not wanted."""
         found = self._found(snapshot)
-        if found and self._results and found.name not in self._listed and found.ends.result not in self._results:
+        if found and self._results and not self._has_result(found):
             return None
         if found is None or not self._states or found.state in self._states:
             return found
         return found if "late" in self._states and found.late >= LATE else None
+
+    def _has_result(self, entry: EntryView) -> bool:
+        """Tell whether an entry has a wanted result; one that is gone has none, wherever it is still listed."""
+        return entry.exists and (entry.name in self._listed or entry.ends.result in self._results)
 
     def _found(self, snapshot: Snapshot) -> EntryView | None:
         name, error = snapshot.name, ""

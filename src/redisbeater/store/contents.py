@@ -175,6 +175,27 @@ class Contents:
         cursor, rows = self._connection.run("find_unscheduled", [self._keys.schedule, self._keys.broken], args)
         return cursor, [Unscheduled(self._keys.name(key), size, bool(is_listed)) for key, size, is_listed in rows]
 
+    def correct(self, key: str, cursor: str) -> str:
+        """Correct one page of a list of entries, or runs, that something is wrong with: remove what is not any more.
+
+        Arguments:
+            key: one of :attr:`~redisbeater.store.keys.Keys.corrected`.
+            cursor: where the page begins; ``"0"`` is the first one.
+
+        Returns:
+            The cursor of the next page, ``"0"`` after the last one.
+        """
+        page = unless_wrong_type(self._connection, lambda client: client.zscan(key, int(cursor), count=SEARCH_PAGE))
+        after, members = page or ("0", [])
+        is_ours = self._keys.is_run if key == self._keys.waiting else self._keys.is_entry
+        ours = [member for member, _ in members if is_ours(member)]
+        if ours:
+            lists = [self._keys.schedule, self._keys.failing, self._keys.waiting]
+            self._connection.run("mend_lists", [*lists, *ours])
+        if others := {member for member, _ in members}.difference(ours):
+            self._connection.call(lambda client: client.zrem(key, *others))
+        return str(after)
+
     def erase(self) -> None:
         """Delete every key of the schedule. For tests."""
 

@@ -128,6 +128,8 @@ class Keys:
         self.minutes = f"{prefix}:minutes"
         self.totals = f"{prefix}:totals"
         self.events = f"{prefix}:events"
+        #: The lists of what something is wrong with, which other programs can make wrong.
+        self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
@@ -158,6 +160,10 @@ class Keys:
         """Return whether a member of a list is the key of an entry."""
         name = self.name(member)
         return name != member and is_name(name)
+
+    def is_run(self, member: str) -> bool:
+        """Return whether a member of a list is the key of a run."""
+        return member.startswith(self.run(""))
 
     def bookkeeping(self) -> dict[str, str]:
         """Return the keys that are kept beside the entries, and the type of each."""

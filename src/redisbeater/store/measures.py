@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from redisbeater.entry_name import is_unreserved
 from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
-from redisbeater.store.keys import Keys
+from redisbeater.store.keys import ABSENT, Keys
 from redisbeater.store.records import MOST_BEATS, MOST_COUNTED
 from redisbeater.times import from_unix
 
-#: How many members one step reads or corrects.
+#: How many members one step reads.
 PAGE = 250
 
 
@@ -63,31 +63,6 @@ class FailingEntries:
         keys = [self._keys.schedule, self._keys.failing]
         count, oldest, now, _ = self._connection.run("count_late", keys, [str(seconds), str(MOST_COUNTED)])
         return Late(count, _between(from_unix(oldest or now), from_unix(now)))
-
-    def mend(self, cursor: str) -> str:
-        """Correct one page of the list: remove entries that are gone, or that do not fail any more.
-
-        Arguments:
-            cursor: where the page begins; ``"0"`` is the first one.
-
-        Returns:
-            The cursor of the next page, ``"0"`` after the last one.
-        """
-        page = unless_wrong_type(
-            self._connection, lambda client: client.zscan(self._keys.failing, int(cursor), count=PAGE)
-        )
-        if page is None:
-            return "0"
-        after, members = page
-        self._correct([member for member, _ in members])
-        return str(after)
-
-    def _correct(self, members: list[str]) -> None:
-        ours = [member for member in members if self._keys.is_entry(member)]
-        if ours:
-            self._connection.run("mend_failing", [self._keys.schedule, self._keys.failing, *ours])
-        if others := set(members).difference(ours):
-            self._connection.call(lambda client: client.zrem(self._keys.failing, *others))
 
 
 def _between(earlier: datetime, later: datetime) -> timedelta:
@@ -170,17 +145,19 @@ class Measured:
 
 
 class Measures:
-    """Reads the numbers of a schedule."""
+    """Reads the numbers of a schedule; without records of runs, what older ones say of entries does not count."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, keys: Keys, *, track_runs: bool) -> None:
         self._connection = connection
         self._keys = keys
+        results = (keys.failed, keys.unstable, keys.waiting)
+        self._results = results if track_runs else (keys.prefix + ABSENT,) * len(results)
 
     def read(self) -> Measured:
         """Return the numbers as they are now."""
         keys = self._keys
         lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
-        ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, keys.failed, keys.unstable, keys.waiting]
+        ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results]
         terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds())]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
 

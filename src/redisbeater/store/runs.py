@@ -501,8 +501,12 @@ class RunStore:
 
     def newest_failed(self, limit: int) -> list[str]:
         """Return the names of the entries of which the last run failed, those that did so last first."""
-        members = self._members(self._keys.failed, "+inf", "-inf", 0, limit)
-        return [self._keys.name(member) for member in members if self._keys.is_entry(member)]
+        members = list(filter(self._keys.is_entry, self._members(self._keys.failed, "+inf", "-inf", 0, limit)))
+        known = unless_wrong_type(
+            self._connection,
+            lambda client: [each for each in members if client.zscore(self._keys.schedule, each) is not None],
+        )
+        return list(map(self._keys.name, known or ()))
 
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.

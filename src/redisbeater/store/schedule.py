@@ -137,7 +137,7 @@ class RedisSchedule:
         self.broken = BrokenEntries(self._connection, self.keys)
         self.log = Log(self._connection, self.keys, config.log_limit)
         self.beats = Beats(self._connection, self.keys)
-        self.measures = Measures(self._connection, self.keys)
+        self.measures = Measures(self._connection, self.keys, track_runs=config.track_runs)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.page = PageKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)

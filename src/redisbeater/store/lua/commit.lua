@@ -38,7 +38,7 @@ local function delete(key, name)
   redis.call('DEL', key)
   redis.call('ZREM', schedule, key)
   try('SREM', statics, name)
-  forget_problems(schedule, key)
+  list_problem(schedule, key)
   redis.call('PEXPIRE', log .. name, keep)
 end
 

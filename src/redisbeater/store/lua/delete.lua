@@ -31,7 +31,7 @@ local channel, message, kept, keep, newest, log = ARGV[1], ARGV[2], ARGV[3], ARG
 local lines, line, runs = ARGV[7], ARGV[8], ARGV[9]
 
 local function keep_copy(key, entry, name)
-  local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at')
+  local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at', 'ends')
   local score = redis.call('ZSCORE', schedule, entry)
   fields.score = is_later_look(score, fields) and fields.fire_time or score or nil
   fields.fire_time, fields.look_at = nil, nil
@@ -62,7 +62,7 @@ local function delete(entry, name, origin)
   try('HDEL', broken, name)
   try('SREM', statics, name)
   try('ZREM', failing, entry)
-  forget_problems(schedule, entry)
+  list_problem(schedule, entry)
   if existed == 1 and line ~= '' then add_to_log(log .. name, lines, line) end
   redis.call('PEXPIRE', log .. name, keep)
   return existed == 0 and 'ABSENT' or is_static and 'STATIC' or 'DELETED'

@@ -179,11 +179,35 @@ local function write_beat(beats, text)
   end
 end
 
--- Remove an entry that is deleted from the lists of those of which runs have failed.
-local function forget_problems(schedule, entry)
+-- Return the letters of the last ends of an entry's runs, oldest first, and when the last one was; empty and 0 where
+-- another program wrote something else.
+local function ends_of(stored)
+  local letters, at = string.match(stored or '', '^(%u+) (%d+%.?%d*)$')
+  if not letters or #letters > 30 or #at > 18 then return '', 0 end
+  return letters, tonumber(at)
+end
+
+-- Return what the last ends of an entry's runs say: the name of the set that lists it; nil: nothing is wrong.
+local function problem_of(letters)
+  if letters == '' then return nil end
+  if string.sub(letters, -1) ~= 'S' then return ':failed' end
+  local _, successes = string.gsub(letters, 'S', '')
+  return #letters - successes >= 3 and ':unstable' or nil
+end
+
+-- Store whether an entry is listed as failed, unstable, or neither, by its last ends; nil: there are none, as of one
+-- that is deleted. Where it is listed so already, it stays so since the same time.
+local function list_problem(schedule, entry, stored)
   local prefix = string.sub(schedule, 1, -10) -- the key of the schedule is the prefix and ':schedule'
-  try('ZREM', prefix .. ':failed', entry)
-  try('ZREM', prefix .. ':unstable', entry)
+  local letters, at = ends_of(stored)
+  local problem = problem_of(letters)
+  for _, list in ipairs({':failed', ':unstable'}) do
+    if list == problem then
+      try('ZADD', prefix .. list, 'NX', at, entry)
+    else
+      try('ZREM', prefix .. list, entry)
+    end
+  end
 end
 
 -- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of

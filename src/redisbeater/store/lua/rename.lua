@@ -53,6 +53,9 @@ local function rename()
   if runs then rename_runs(old_name, new_name) end
   move(schedule)
   move(failing)
+  for _, problem in ipairs({':failed', ':unstable'}) do
+    move(string.sub(schedule, 1, -10) .. problem) -- the key of the schedule is the prefix and ':schedule'
+  end
   if score ~= '' then
     clear_claim(new)
     redis.call('ZADD', schedule, score, new)

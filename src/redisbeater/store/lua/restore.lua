@@ -22,7 +22,7 @@ local function is_ours(text)
 end
 
 local function restore_static(entry, name)
-  local fields = read(kept .. name, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'score')
+  local fields = read(kept .. name, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'score', 'ends')
   if not is_ours(fields.origin or '') or redis.call('TYPE', entry).ok ~= 'none' then return 'ABSENT' end
   if is_below_another(schedule, entry) then return 'ABSENT' end
   local score = fields.score
@@ -31,6 +31,7 @@ local function restore_static(entry, name)
     redis.call('HSET', entry, field, text)
   end
   if score then redis.call('ZADD', schedule, score, entry) end
+  list_problem(schedule, entry, fields.ends)
   try('SADD', statics, name)
   redis.call('DEL', kept .. name)
   return 'RESTORED'

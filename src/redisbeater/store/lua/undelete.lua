@@ -21,7 +21,7 @@ local schedule, statics, deleted, answer, kept, entry = KEYS[1], KEYS[2], KEYS[3
 local channel, name, score, log, lines, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function restore_copy()
-  local fields = read(kept, 'definition', 'meta', 'recorded_run', 'skipped', 'origin')
+  local fields = read(kept, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'ends')
   if not fields.definition then return 'ABSENT' end
   if redis.call('TYPE', entry).ok ~= 'none' then return is_own(schedule, entry) and 'EXISTS' or 'NOT_OURS' end
   if is_below_another(schedule, entry) then return 'NOT_OURS' end
@@ -29,6 +29,7 @@ local function restore_copy()
     redis.call('HSET', entry, field, text)
   end
   redis.call('ZADD', schedule, score, entry)
+  list_problem(schedule, entry, fields.ends)
   if fields.origin then try('SADD', statics, name) end
   redis.call('DEL', kept)
   try('ZREM', deleted, name)

@@ -226,36 +226,25 @@ local function count_end(entry, state, is_failure, failures)
   if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
 end
 
--- Return the letters of the last ends of an entry's runs, oldest first, and when the last one was; empty and 0 where
--- another program wrote something else.
-local function ends_of(stored)
-  local letters, at = string.match(stored or '', '^(%u+) (%d+%.?%d*)$')
-  return letters or '', tonumber(at or 0)
-end
-
--- Return what the last ends of an entry's runs say: the name of the set that lists it; nil: nothing is wrong.
-local function problem_of(letters)
-  if letters == '' then return nil end
-  if string.sub(letters, -1) ~= 'S' then return ':failed' end
-  local _, successes = string.gsub(letters, 'S', '')
-  return #letters - successes >= 3 and ':unstable' or nil
-end
-
 -- Add the end of a run to the last ends of its entry, and list the entry as failed or unstable since the first end that
 -- made it so. A backfill says nothing about its entry, nor does a run that somebody stopped. A report that comes late,
--- of a run that had ended before the last one, is put before that one.
+-- of a run that had ended before the last one, is put before that one. A run that was lost for good, and has ended
+-- after all, counts as what it ended in.
 local function add_end(prefix, run, state, stored)
   local letter = LETTERS[state]
   if not letter or run.kind == 'backfill' then return end
   local entry, at = prefix .. run.name, run.finished_at or server_time()
   local before, last_at = ends_of(stored)
+  local was = problem_of(before)
+  local earlier, later = string.match(run.counted and before or '', '^(.*)L(.-)$')
+  if earlier then before, last_at = earlier .. later, later == '' and 0 or last_at end
   local ends = before .. letter
-  if tonumber(at) < last_at then
+  if tonumber(at) < last_at and last_at <= tonumber(server_time()) then
     ends, at = string.sub(before, 1, -2) .. letter .. string.sub(before, -1), string.format('%.6f', last_at)
   end
   ends = string.sub(ends, -30)
   redis.call('HSET', entry, 'ends', ends .. ' ' .. at)
-  local was, is = problem_of(before), problem_of(ends)
+  local is = problem_of(ends)
   if was and was ~= is then try('ZREM', prefix .. was, entry) end
   if is then try('ZADD', prefix .. is, 'NX', at, entry) end
 end
@@ -291,7 +280,7 @@ local function count_total(prefix, what, task, number)
 end
 
 -- Add the end of a run to all counts, to the last ends of its entry unless that was deleted, and to the newest failures
--- if it is one.
+-- if it is one; one that was lost, and has ended well after all, is none any more.
 local function note_end(prefix, run, state, is_failure, stored)
   if stored then
     count_end(prefix .. run.name, state, is_failure, stored.failures)
@@ -299,7 +288,11 @@ local function note_end(prefix, run, state, is_failure, stored)
   end
   count_total(prefix, state, run.task)
   count_minutes(prefix, state)
-  if LETTERS[state] and state ~= 'SUCCESS' then list_failure(prefix, run) end
+  if LETTERS[state] and state ~= 'SUCCESS' then
+    list_failure(prefix, run)
+  elseif run.counted then
+    try('ZREM', prefix .. ':failures', run.key)
+  end
 end
 
 -- Add the seconds that a run took, if they are known, to the totals of its task, under the smallest bound that is not

@@ -13,13 +13,6 @@ local function rename_runs(old_name, new_name)
   for _, key in ipairs(try('ZRANGE', index .. old_name, 0, 9999) or {}) do
     if read_run(key) then redis.call('HSET', key, 'name', new_name) end
   end
-  for _, problem in ipairs({tracking.prefix .. ':failed', tracking.prefix .. ':unstable'}) do
-    local since = try('ZSCORE', problem, tracking.prefix .. old_name)
-    if since then
-      redis.call('ZREM', problem, tracking.prefix .. old_name)
-      redis.call('ZADD', problem, since, tracking.prefix .. new_name)
-    end
-  end
   for _, start in ipairs({index, set}) do
     if redis.call('EXISTS', start .. old_name) == 1 then redis.call('RENAME', start .. old_name, start .. new_name) end
   end
