@@ -13,7 +13,7 @@ from outbox import run_due
 from support.topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with, wait_for_replicas
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduler, StoreUnavailable
+from redisbeater import RedisScheduler, RunNotFound, ScheduleStore, StoreUnavailable
 from redisbeater.context import Context
 from redisbeater.model.run import NewRun, State
 from redisbeater.store import Execution
@@ -52,6 +52,19 @@ def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(clu
     assert runs.start(second)[0] == "STARTED"
     active = cluster.owner(schedule).ask("ZRANGE", "{redisbeater}::active", 0, -1)
     assert set(active) == {"{redisbeater}::run:a", "{redisbeater}::run:b"}
+
+
+@pytest.mark.one_server
+def test_a_run_of_a_cluster_is_found_by_the_begin_of_its_id(cluster: Cluster) -> None:
+    url = f"redis-cluster://{cluster.other_master('{redisbeater}::schedule').address}"
+    app = app_with(redisbeater_redis_url=url, **SETTINGS)
+    store = ScheduleStore(app)
+    store.create("report", "proj.work", 3600)
+    run_id = store.trigger("report")
+
+    assert store.run(run_id[:8]).id == run_id
+    with pytest.raises(RunNotFound, match="is kept; runs are kept"):
+        store.run("no such run")
 
 
 @pytest.mark.one_server
