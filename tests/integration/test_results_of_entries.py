@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,9 +11,13 @@ from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
+import redis
 from celery import Celery
 from click.testing import CliRunner
 from click.testing import Result as CommandResult
+from due import save_due
+from outbox import run_due
+from redbeat import RedBeatSchedulerEntry
 from run_site import TRACKED, RunSite
 
 from redisbeater import RedisScheduler, ScheduleStore
@@ -699,3 +704,65 @@ def test_without_records_of_runs_there_is_no_column(app: Celery) -> None:
 
     assert "RESULT" not in call(app, "list").output
     assert "runs are not recorded" in call(app, "list", "--result", "failed").output
+
+
+def show(app: Celery) -> str:
+    return call(app, "show", "report").output
+
+
+def test_without_records_of_runs_an_entry_knows_how_late_its_last_run_left(
+    app: Celery, scheduler: RedisScheduler
+) -> None:
+    save_due(app, "report", late=41)
+
+    run_due(scheduler)
+
+    assert ", the last one left 41 s late" in show(app)
+
+
+def test_a_run_in_time_ends_the_lateness_of_the_one_before(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    save_due(app, "report", late=41)
+    run_due(scheduler)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": time.time() - 0.1})
+
+    run_due(scheduler)
+
+    assert "the last one left" not in show(app)
+    assert " " not in (client.hget(f"{prefix}report", "recorded_run") or "")
+
+
+def test_a_run_that_its_jitter_delays_is_not_late(app: Celery, scheduler: RedisScheduler) -> None:
+    save_due(app, "report", late=41, jitter=40)
+
+    run_due(scheduler)
+
+    assert "the last one left 41 s late" not in show(app)
+
+
+@pytest.mark.parametrize("text", ["x", "-41", "4.1", "99999999999", ""])
+def test_a_lateness_that_another_program_wrote_is_not_shown(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, text: str
+) -> None:
+    save_due(app, "report", late=41)
+    run_due(scheduler)
+
+    recorded = client.hget(f"{prefix}report", "recorded_run")
+    assert recorded is not None
+    assert recorded.endswith(" 41")
+
+    client.hset(f"{prefix}report", "recorded_run", recorded[:-2] + text)
+
+    assert "the last one left" not in show(app)
+
+
+def test_redbeat_reads_an_entry_of_which_the_last_run_left_late(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    save_due(app, "report", late=41)
+    run_due(scheduler)
+    assert (client.hget(f"{prefix}report", "recorded_run") or "").endswith(" 41")
+    app.conf.redbeat_redis_url = app.conf.redisbeater_redis_url
+
+    assert RedBeatSchedulerEntry.from_key(f"{prefix}report", app=app).total_run_count == 1

@@ -45,7 +45,7 @@ from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import ENDS, Run
-from redisbeater.times import age_words, clock_words, date_words, relative_words
+from redisbeater.times import age_words, clock_words, date_words, duration_words, relative_words
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
@@ -116,7 +116,9 @@ def _last_run(run: Run, entry: EntryView, view: View) -> str:
 
 def _counts(entry: EntryView, view: View, recorded: Recorded | None) -> Iterator[str]:
     if recorded is None:
+        late = entry.last_late(())
         yield f"{entry.runs:,} {'run' if entry.runs == 1 else 'runs'}"
+        yield f"the last one left {duration_words(late)} late" if late else ""
         yield entry.skipped
         return
     counts = vars(recorded.counts)

@@ -18,7 +18,7 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import POLICIES, POLICY_FIELDS
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import Failing, application_of, file_owner
+from redisbeater.model.meta import NEW, Failing, application_of, file_owner
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import RunBrief
@@ -287,11 +287,19 @@ class EntryView:
         return field_defaults(self.stored.definition, self._zoned.defaults) if self.stored else ()
 
     def last_late(self, newest: Iterable[RunBrief]) -> timedelta | None:
-        """Return how late the last run was sent, or None if it is not among the newest runs."""
+        """Return how late the last run was sent.
+
+        None if it is not among the newest runs; where runs are not recorded, if it was late for a second at most.
+        """
         if self.last_due_at is None:
             return None
-        sent = [run.sent_at for run in newest if run.sent_at is not None and self._is_last(run)]
+        sent = [run.sent_at for run in newest if run.sent_at is not None and self._is_last(run)] or self._sent_late()
         return max(min(sent) - self.last_due_at, timedelta(0)) if sent else None
+
+    def _sent_late(self) -> list[datetime]:
+        """Return when the last run left, if beat has recorded with the entry that it left late."""
+        meta, last = self.stored.meta if self.stored else NEW, self.last_run_at
+        return [last + timedelta(seconds=meta.late)] if last and meta.late and meta.score_follows_last_run else []
 
     def _is_last(self, run: RunBrief) -> bool:
         if run.moment is None or self.last_run_at is None:

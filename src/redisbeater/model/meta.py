@@ -5,13 +5,14 @@ single fields tell which of them a file has changed since it was applied, so tha
 
 Only the two fields that RedBeat knows are written into the text: RedBeat hands every field of ``meta`` to a constructor
 that refuses others, so one more would take the entry away from RedBeat. The run that beat itself recorded last is
-therefore stored in a field of the hash, ``recorded_run``.
+therefore stored in a field of the hash, ``recorded_run``, with how late it left.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -158,13 +159,15 @@ class Meta(NamedTuple):
 
     ``last_run_at`` is the fire time of the last run, aware UTC; None before the first. ``score_follows_last_run`` says
     that the score was computed from it; otherwise the application has set it since. ``extra`` holds fields that the
-    application put there; they are kept.
+    application put there; they are kept. ``late``: how many seconds late the last run left, where runs are not tracked;
+    0 when that was one at most.
     """
 
     last_run_at: datetime | None = None
     total_run_count: int = 0
     score_follows_last_run: bool = False
     extra: Mapping[str, Any] = _NO_EXTRA
+    late: int = 0
 
     @classmethod
     def from_text(cls, text: str | None, recorded_run: str = "") -> Meta:
@@ -189,11 +192,13 @@ class Meta(NamedTuple):
         if not 0 <= count <= MAX_COUNT:
             raise InvalidEntry("meta.total_run_count", f"expected a number from 0 to {MAX_COUNT}")
         last_run_at = _decode(data.get("last_run_at"))
+        recorded, _, late = recorded_run.partition(" ")
         return cls(
             last_run_at=last_run_at,
             total_run_count=count,
-            score_follows_last_run=last_run_at is not None and to_unix(last_run_at) == recorded_run,
+            score_follows_last_run=last_run_at is not None and to_unix(last_run_at) == recorded,
             extra={key: value for key, value in data.items() if key not in _OURS},
+            late=int(late) if re.fullmatch(r"[0-9]{1,8}", late) else 0,
         )
 
     def to_text(self) -> str:
@@ -203,8 +208,10 @@ class Meta(NamedTuple):
 
     @property
     def recorded_run(self) -> str:
-        """The last run in UNIX seconds, to be stored with the text; empty where the score does not follow it."""
-        return to_unix(self.last_run_at) if self.score_follows_last_run and self.last_run_at is not None else ""
+        """The last run in UNIX seconds, and how late it was if it was; empty where the score does not follow it."""
+        if not self.score_follows_last_run or self.last_run_at is None:
+            return ""
+        return f"{to_unix(self.last_run_at)} {self.late}" if self.late else to_unix(self.last_run_at)
 
     @property
     def executed_at(self) -> datetime | None:

@@ -49,6 +49,14 @@ local function schedule_next(key, new)
   if new.is_due_now then redis.call('HSET', key, 'is_due_now', new.is_due_now) end
 end
 
+-- Return what is recorded of a run: its fire time and, where no record of runs says how late it left, the seconds if it
+-- was more than one. The run belongs to this claim if its fire time is not before the claimed one.
+local function recorded(fire_time, claimed)
+  local late = not runs and instant(fire_time) and server_time() - fire_time or 0
+  if late <= 1 or tonumber(fire_time) < (instant(claimed) or math.huge) then return fire_time end
+  return string.format('%s %.0f', fire_time, late)
+end
+
 local function commit(key, new)
   local stored = read(key, 'claim', 'definition', 'meta', 'recorded_run', 'fire_time', 'look_at')
   local is_deleted = not new.score and not stored.definition
@@ -66,7 +74,7 @@ local function commit(key, new)
   if any_broken and redis.call('HDEL', broken, new.name) == 1 then add_to_log(log .. new.name, lines, 'fixed {}') end
   if any_failing then redis.call('ZREM', failing, key) end
   if is_ours and not new.score then return delete(key, new.name) end
-  write_meta(key, new.meta, new.recorded_run)
+  write_meta(key, new.meta, recorded(new.recorded_run, stored.fire_time))
   redis.call('HDEL', key, 'claim', 'fire_time', 'look_at', 'is_due_now', 'last_error', 'tries', 'failing_since')
   if new.skipped then redis.call('HSET', key, 'skipped', new.skipped) end
   if is_ours then schedule_next(key, new) end
