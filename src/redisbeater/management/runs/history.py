@@ -15,7 +15,7 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, json_form, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
-from redisbeater.management.blanking import redacted_line, shown_run
+from redisbeater.management.blanking import redacted_line, shown_run, shown_runs
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_number
 from redisbeater.model.run import FINAL, Kind, Run, RunBrief, RunCounts, State, sentence_of
@@ -47,7 +47,7 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
         return None
     runs = context.redis.runs
     newest = runs.history(name, 1)
-    return Recorded(last=shown_run(context, newest[0]) if newest else None, counts=runs.counts(name))
+    return Recorded(last=shown_runs(context, newest)[0] if newest else None, counts=runs.counts(name))
 
 
 #: How many runs tell how long one usually takes.
@@ -272,7 +272,7 @@ def _runs(
         return ()
     store = context.redis.runs
     if name is not None:
-        return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before, at=at)]
+        return shown_runs(context, store.history(name, limit, states=states, before=before, at=at))
     found: list[Run] = []
     read = 0
     for page in pages(sorted(context.redis.contents.names()), PIECE):
@@ -284,7 +284,7 @@ def _runs(
         read += len(page)
         if progress is not None:
             progress(read)
-    return [shown_run(context, run) for run in found]
+    return shown_runs(context, found)
 
 
 def _log_lines(context: Context, name: str | None, before: datetime | None, *, only_skipped: bool) -> list[LogLine]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median, quantiles
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from redisbeater.context import Context
 from redisbeater.display import fingerprint, shown, without_secrets
-from redisbeater.management.blanking import shown_run
+from redisbeater.management.blanking import shown_runs
 from redisbeater.model.policies import TextEnum
 from redisbeater.model.run import FAILED, WAITS_AFTER, Run, RunBrief, State
 from redisbeater.times import duration_words, from_unix, span_words
@@ -171,7 +171,9 @@ class EntryResult:
         }
 
 
-def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queue: str = "") -> EntryResult:
+def result_of(
+    ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queue: str = "", secrets: Iterable[str] = ()
+) -> EntryResult:
     """Return the result of an entry.
 
     Arguments:
@@ -179,6 +181,7 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         runs: its newest runs in brief, the newest first; :data:`NEWEST` of them, or fewer.
         now: the time of the Redis server.
         queue: the queue of its options.
+        secrets: those among its arguments; errors may quote them.
     """
     waiting = [
         run.sent_at for run in runs if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
@@ -197,7 +200,7 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         result=result,
         ends=ends,
         since=_failing_since(runs) if result is Result.FAILED else None,
-        error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""))),
+        error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""), secrets)),
         waiting=len(waiting),
         waiting_since=min(waiting, default=None),
         queue=queue,
@@ -269,9 +272,9 @@ def read_failures(context: Context, limit: int, before: datetime | None = None) 
         before: only runs that ended before that, aware UTC.
     """
     groups: dict[tuple[str, str], list[Run]] = {}
-    for run in context.redis.runs.failures(limit, before) if context.config.track_runs else ():
-        found = shown_run(context, run)
-        groups.setdefault((run.name, fingerprint(found.error) or run.state.value), []).append(found)
+    failures = context.redis.runs.failures(limit, before) if context.config.track_runs else []
+    for run in shown_runs(context, failures):
+        groups.setdefault((run.name, fingerprint(run.error) or run.state.value), []).append(run)
     return [
         FailureGroup(
             name=name,
