@@ -198,7 +198,7 @@ _QUOTE = re.compile(
 _PIECE = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])|(?P<opened>[\[({<])|(?P<closed>[\])}>])|[\s,;&]")
 _NEXT_KEY = re.compile(r"\s|[\w.-]+\s*=")
 _REST_OF_LINE = re.compile(r"[|>][-+\d]*[ \t]*(?:\n[ \t]+[^\n]*|\n(?=\n))+|(?:(?!\\+[rn])[^\r\n])*")
-_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 
 #: What is blanked whatever the patterns are: a password in a URL, unless a port is there, a long name in its place, and
 #: what identifies a caller.

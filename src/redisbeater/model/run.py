@@ -14,7 +14,7 @@ from redisbeater.display import json_fields, shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
-from redisbeater.times import from_unix, to_unix
+from redisbeater.times import FAR_FUTURE, from_unix, to_unix
 
 #: The header that tells a worker that a run is recorded, and which try of it this is, counted from 1.
 ATTEMPT_HEADER = "redisbeater_attempt"
@@ -485,4 +485,4 @@ def _seconds(text: str) -> float | None:
         seconds = float(text) if text else -1.0
     except ValueError:
         return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return min(seconds, FAR_FUTURE.timestamp()) if math.isfinite(seconds) and seconds >= 0 else None
