@@ -14,16 +14,13 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-from redisbeater.redaction import BLANK, hidden, names_secret, redacted_text
+from redisbeater.redaction import BLANK, MOST_REDACTED, hidden, names_secret, redacted_text
 
 #: Characters of a reason, an error or a log line at most.
 MOST_CHARACTERS = 500
 
 #: Characters of one value that a message quotes.
 MOST_QUOTED = 200
-
-#: Characters of a text of other code that are looked through for secrets; the rest is not shown.
-MOST_REDACTED = 20_000
 
 #: Items of a dict among which those are that a message quotes.
 MOST_ITEMS = 1_000
@@ -42,13 +39,13 @@ def unsafe_character(text: str) -> str | None:
     return None if found is None else f"U+{ord(found[0]):04X}"
 
 
-def text_of(value: Any, convert: Callable[[Any], str] = str) -> str:
+def text_of(value: Any, convert: Callable[[Any], str] = str, secrets: Iterable[str] = ()) -> str:
     """Return the text of a value, whose class may be unable to return one; that of an error without secrets."""
     try:
-        text = convert(value)
+        text = str.__str__(convert(value))  # of a class of texts as well, which may have methods of its own
     except Exception:  # anybody's class
         return f"({'an error' if isinstance(value, BaseException) else type(value).__name__} without a text)"
-    return without_secrets(text) if isinstance(value, BaseException) else text
+    return without_secrets(text, secrets) if isinstance(value, BaseException) else text
 
 
 def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:

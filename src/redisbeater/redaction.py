@@ -1,12 +1,13 @@
 """Redaction: what a key that names a secret holds is blanked where it is shown, never where it is sent or kept.
 
 A value is blanked by its keys, before anything quotes it. Of a text that other code wrote, such as an error, it is
-blanked behind each such key, in whatever quotes: ``'token': 'x'``, ``\\"token\\": 5``, ``token=x``, ``Token: x``.
+blanked behind each such key, in whatever quotes: ``'token': 'x'``, ``\\"token\\": 5``, ``token=x``, ``Token: x``,
+``--token x``. Secrets that are known, such as those among the arguments of a run, are blanked wherever a text has them,
+also where ``repr``, JSON or a URL has put escapes into them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -22,8 +23,12 @@ DEFAULT_PATTERNS = (
     "credentials", "_dsn_",
 )  # fmt: skip
 
-#: A secret that is shorter is not looked for in texts: it may be any part of any word.
-LEAST_LITERAL = 4
+#: A secret that is shorter is not looked for in texts: it may be any part of any word. Words of longer ones are, from
+#: ``LEAST_WORD`` characters on, and a long one is known by its begin: other code cuts off what it quotes.
+LEAST_LITERAL, LEAST_WORD, MOST_BEGIN = 4, 8, 16
+
+#: Characters of a text of other code that are looked through for secrets; the rest is not shown.
+MOST_REDACTED = 20_000
 
 #: The patterns that errors and lines of logs of this process obey: Python's loggers and the code that raises belong to
 #: no app, so those of every app whose settings are read here count, together.
@@ -85,60 +90,160 @@ def _words(key: str, edge: str = "_") -> str:
 
 
 def secrets_of(value: Any, patterns: tuple[str, ...], *, is_secret: bool = False) -> Iterator[str]:
-    """Yield the texts and numbers that matching keys hold, at any depth, that are long enough to be looked for."""
+    """Yield the secrets in a value, at any depth, that are long enough to be looked for, without escapes.
+
+    Those are the texts and numbers that matching keys hold, and their longer words; and what is blanked in other texts,
+    such as the password of a URL.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
             yield from secrets_of(item, patterns, is_secret=is_secret or names_secret(str(key), patterns))
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from secrets_of(item, patterns, is_secret=is_secret)
-    elif is_secret and type(value) in (str, int, float) and len(text := str(value)) >= LEAST_LITERAL:
-        yield text
+    elif type(value) in (str, bytes) or (is_secret and type(value) in (int, float)):
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        found = [text[:MOST_REDACTED]] if is_secret else []
+        redacted_text(text[:MOST_REDACTED], patterns, blanked=found)
+        for each in found:
+            words = (word for word in _BETWEEN_WORDS.split(each) if len(word) >= LEAST_WORD)
+            yield from (plain for one in (each, *words) if len(plain := _unescaped(one)[0]) >= LEAST_LITERAL)
 
 
-#: A key and its sign: the end of one in quotes, ``"key":``, ``'key' =>``, ``x["key"] =`` or ``("key",``, or a bare one,
-#: ``key=``, ``key: `` or ``key:"``. Not that of ``$.key: problem``: our own errors are redacted as they are made.
+_BETWEEN_WORDS = re.compile(r"[\s,;&=\"']+")
+
+#: A character as ``repr``, JSON, ``bytes`` and URLs write it, or a text that all of them leave alone.
+_SLASHES = r"(?:\\|%(?:25)*5[cC])+"
+_SPELLED = re.compile(
+    rf"(?P<bytes>(?:(?:{_SLASHES}x|%(?!(?:25)*5[cC])(?:25)*)[0-9a-fA-F]{{2}})+)|(?P<units>(?:{_SLASHES}u[0-9a-fA-F]{{4}})+)"
+    rf"|{_SLASHES}(?:U(?P<wide>[0-9a-fA-F]{{8}})|(?P<named>[nrt]?))|(?P<plain>[^\\%+\x80-\U0010ffff]+)|.",
+    re.DOTALL,
+)
+_MARKS = re.compile(rf"{_SLASHES}[xu]|%(?:25)*(?=..)")
+
+
+def _unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text without escapes, a character for each byte of its UTF-8, and where the text has each of them."""
+    pieces: list[str] = []
+    places: list[tuple[int, int]] = []
+    for found in _SPELLED.finditer(text):
+        piece = found[0]
+        if found["plain"]:
+            places += [(place, place + 1) for place in range(*found.span())]
+        else:
+            piece = _byte_text(found)
+            places += [found.span()] * len(piece)
+        pieces.append(piece)
+    return "".join(pieces), places
+
+
+def _byte_text(found: re.Match[str]) -> str:
+    kind, text = found.lastgroup, found[0]
+    if kind == "units":
+        text = bytes.fromhex(_MARKS.sub("", text)).decode("utf-16-be", "replace")
+    elif kind == "bytes":
+        whole = bytes.fromhex(_MARKS.sub("", text))
+        try:
+            text = whole.decode()
+        except UnicodeDecodeError:  # those of a text, not of its UTF-8
+            text = whole.decode("latin-1")
+    elif kind == "wide":
+        text = chr(min(int(found["wide"], 16), 0x10FFFF))
+    elif kind == "named":
+        text = {"n": "\n", "r": "\r", "t": "\t", "": ""}[found["named"]]
+    return text.replace("+", " ").encode("utf-8", "replace").decode("latin-1")
+
+
+def _without_literals(text: str, secrets: Iterable[str]) -> str:
+    """Return a text in which secrets without escapes are blanked, also those of which it has the first part alone."""
+    plain, places = _unescaped(text)
+    spans = []
+    for secret in set(secrets):
+        end, length = 0, len(secret)
+        while (begin := plain.find(secret[:MOST_BEGIN], end)) >= 0:
+            end = begin + min(length, MOST_BEGIN)
+            while end - begin < length and plain[end : end + 1] == secret[end - begin]:
+                end += 1
+            spans.append((places[begin][0], places[end - 1][1]))
+    pieces, place = [], 0
+    for start, end in sorted(spans):
+        if start >= place:
+            pieces += [text[place:start], BLANK]
+        place = max(place, end)
+    return "".join([*pieces, text[place:]])
+
+
+#: What stands between a key and its value. A comparison counts with a text of four characters or more: ``== 'x'`` is
+#: how code reads the tokens of a language.
+_SIGN = r"(?:[:+]?=>?(?!=)|[!=]=(?=\s*[bBuUrRfF]{0,2}\\*[\"'][^\s\"'\\]{4}))"
+
+#: A key and its sign: the end of one in quotes, ``"key":``, ``'key' =>``, ``x["key"] =``, ``("key",`` or ``"--key",``;
+#: a bare one, ``key=``, ``(key)=``, ``key: ``, ``key:"``, ``key:a1`` or that of pydantic's errors; ``--key ``;
+#: ``<key>``. Not that of ``$.key: problem``: our own errors are redacted as they are made.
 _KEY = re.compile(
-    r"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])(?:\s*(?P<sign>:|=>?(?!=)|,)|\]\s*=(?!=))\s*"
-    r"|(?<![\w$.@])(?P<bare>[A-Za-z_][\w.-]{0,60})(?:\s*=(?!=)\s*|(?P<to_line_end>:[ \t]+)|:(?=\\*[\"']))"
+    rf"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])(?:\s*(?P<sign>:|{_SIGN}|,)|\]\s*{_SIGN})\s*"
+    r"|(?<![\w-])--(?P<option>[A-Za-z][\w-]{0,200})[ \t]+(?![\s|\]-])"
+    r"|<(?:[\w-]{1,60}:)?(?P<tag>[A-Za-z_][\w.-]{0,200})(?:\s[^<>]{0,200})?>(?=[^<\s])"
+    rf"|(?<![\w.])(?P<bare>[A-Za-z_][\w.-]{{0,200}})(?:\)?\s*{_SIGN}\s*"
+    r"|(?P<to_line_end>(?<!Error)(?<!Exception):[ \t]+)|:(?=\\*[\"'\[{])|:(?=\w*[A-Za-z])(?=\w*\d)(?!\w+:)"
+    r"|(?:\n|\\+n)[ ]{1,8}[^\n]{0,300}?\[type=\w{1,60}, input_value=)"
 )
 
 #: Characters in front of the end of a key among which it begins.
 _LONGEST_KEY = 600
 
-_QUOTE = re.compile(r"[bBuUrRfF]{0,2}(?P<slashes>\\*)(?P<quote>[\"'])")
-_PIECE = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])|(?P<opened>[\[({])|(?P<closed>[\])}])|[\s,;&<>]")
-_BLANKED = re.compile(rf"\\*[\"']?{re.escape(BLANK)}(?:\\*[\"']|[\s,;&)\]}}]|\Z)")
+_QUOTE = re.compile(
+    r"[bBuUrRfF]{0,2}(?P<delimiter>(?P<slashes>\\*)(?P<quote>[\"'])(?P<more>(?:(?P=slashes)(?P=quote)){2})?)"
+)
+_PIECE = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])|(?P<opened>[\[({<])|(?P<closed>[\])}>])|[\s,;&]")
 _NEXT_KEY = re.compile(r"\s|[\w.-]+\s*=")
-_REST_OF_LINE = re.compile(r"(?:(?!\\+[rn])[^\r\n])*")
-_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_REST_OF_LINE = re.compile(r"[|>][-+\d]*[ \t]*(?:\n[ \t]+[^\n]*|\n(?=\n))+|(?:(?!\\+[rn])[^\r\n])*")
+_ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 
-#: What is blanked whatever the patterns are: a password in a URL, unless a port is there, and what identifies a caller.
-_LOGIN = re.compile(r"(://[^\s:/?#@\"'<>]{0,256}:)(?!\d{1,5}[/?#])[^\s\"'<>]{1,256}(?=@)")
-_CREDENTIALS = re.compile(r"\b(Basic|Bearer)(\s+)(?=[^\s\"']{0,256}\d)[\w.~+/=-]{8,}", re.IGNORECASE)
+#: What is blanked whatever the patterns are: a password in a URL, unless a port is there, a long name in its place, and
+#: what identifies a caller.
+_LOGIN = re.compile(
+    r"(://[^\s:/?#@\"'<>]{0,256}:)(?!\d{1,5}[/?#])[^\s\"'<>]{1,2048}(?=@)|(://)[^\s:/?#@\"'<>]{20,256}(?=@)"
+)
+_CREDENTIALS = re.compile(
+    r"\b((?:Basic|Bearer)\s+)(?=[^\s\"']{0,256}(?:\d|(?-i:[a-z][A-Z])))[\w.~+/=-]{8,}", re.IGNORECASE
+)
 
 
-def redacted_text(text: str, patterns: tuple[str, ...], secrets: Iterable[str] = ()) -> str:
+def redacted_text(
+    text: str, patterns: tuple[str, ...], secrets: Iterable[str] = (), *, blanked: list[str] | None = None
+) -> str:
     """Return a text of any code with the values of matching keys blanked; one that is cut off up to the end.
 
-    Passwords in URLs, what follows ``Bearer`` and ``Basic``, and ``secrets`` wherever they occur are blanked, too.
+    Arguments:
+        text: passwords in URLs, and what follows ``Bearer`` and ``Basic``, are blanked in it as well.
+        patterns: as :func:`names_secret` takes them.
+        secrets: what is blanked wherever it occurs, as :func:`secrets_of` yields it.
+        blanked: a list to which what is blanked otherwise is added.
     """
-    for secret in sorted(secrets, key=len, reverse=True):
-        for form in {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}:
-            text = text.replace(form, BLANK)
+    blanked = [] if blanked is None else blanked
+
+    def blank(found: re.Match[str]) -> str:
+        start = found[found.lastindex or 0]
+        blanked.append(found[0][len(start) :])
+        return start + BLANK
+
+    secrets = list(secrets)
+    text = _without_literals(text, secrets) if secrets else text
     plain = text.lower()
     if "://" in plain:
-        text = _LOGIN.sub(rf"\1{BLANK}", text)
+        text = _LOGIN.sub(blank, text)
     if "bearer" in plain or "basic" in plain:
-        text = _CREDENTIALS.sub(rf"\1\2{BLANK}", text)
+        text = _CREDENTIALS.sub(blank, text)
     if not any(needle in plain for needle in _needles(patterns)) and not ("\\" in text and _ESCAPE.search(text)):
         return text
     pieces, place = [], 0
     for key in _KEY.finditer(text):
         is_secret = key.start() >= place and (name := _name_of(key)) and names_secret(name, patterns)
-        if is_secret and (end := _end_of_value(key)):
+        if is_secret and (end := _end_of_value(key, name)) > key.end():
             value = _QUOTE.match(text, key.end())
-            delimiter = value[0].lstrip("bBuUrRfF") if value else (key["slashes"] or "") + (key["quote"] or "")
+            delimiter = value["delimiter"] if value else (key["slashes"] or "") + (key["quote"] or "")
+            blanked.append(text[value.end() if value else key.end() : end].removesuffix(delimiter))
             pieces += [text[place : key.end()], delimiter, BLANK, delimiter]
             place = end
     return "".join([*pieces, text[place:]])
@@ -152,16 +257,18 @@ def _needles(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 def _name_of(key: re.Match[str]) -> str:
     """Return the name of a key; empty for what ends in quotes and is none."""
-    if key["bare"]:
-        return key["bare"]
+    if not key["quote"]:
+        return key["bare"] or key["option"] or key["tag"]
     text, end, level = key.string, key.start(), _level(key["slashes"])
     least = max(end - _LONGEST_KEY, 0)
     begin = text.rfind(key["quote"], least, end)
     while begin >= 0 and _level(slashes := _slashes_before(text, begin)) > level:
         begin = text.rfind(key["quote"], least, begin - len(slashes))
-    if begin < 0 or (key["sign"] == "," and not text[:begin].rstrip("\\bBuU").endswith("(")):
+    if begin < 0:
         return ""
-    return _ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text[begin + 1 : end])
+    name = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text[begin + 1 : end])
+    is_item = key["sign"] == "," and not name.startswith("-")
+    return "" if is_item and not text[:begin].rstrip("\\bBuU").endswith("(") else name
 
 
 def _slashes_before(text: str, place: int) -> str:
@@ -176,14 +283,14 @@ def _level(slashes: str) -> int:
     return (len(slashes) ^ (len(slashes) + 1)) >> 1
 
 
-def _end_of_value(key: re.Match[str]) -> int:
-    """Return where the value of a key ends, or 0 if it is blank already or the two texts are no pair."""
+def _end_of_value(key: re.Match[str], name: str) -> int:
+    """Return where the value of a key ends, or 0 if the two texts are no pair."""
     text, place = key.string, key.end()
-    if _BLANKED.match(text, place):
-        return 0
+    if key["tag"]:
+        return (text.find("<", place) + 1 or len(text) + 1) - 1
     if quote := _QUOTE.match(text, place):
         end = _end_of_quoted(text, quote.end(), quote)
-        return end if key["sign"] != "," or text[end:].lstrip()[:1] in (")", "") else 0
+        return end if key["sign"] != "," or name.startswith("-") or text[end:].lstrip()[:1] in (")", "") else 0
     if key["sign"] == ",":
         return 0
     if key["to_line_end"] and text[place : place + 1] not in ("{", "[", "("):
@@ -193,12 +300,19 @@ def _end_of_value(key: re.Match[str]) -> int:
 
 def _end_of_quoted(text: str, place: int, opened: re.Match[str]) -> int:
     """Return where a value in quotes ends: behind them, before the quote that ends the text around it, or with all."""
-    level = _level(opened["slashes"])
+    level, is_single = _level(opened["slashes"]), not opened["more"]
     for quote in _PIECE.finditer(text, place):
-        if quote["quote"] == opened["quote"] and _level(quote["slashes"]) == level:
-            return quote.end()
         if quote["quote"] and _level(quote["slashes"]) < level:
             return quote.start()
+        if quote["quote"] != opened["quote"] or _level(quote["slashes"]) != level or quote.start() < place:
+            continue
+        end = quote.end()
+        if is_single and text.startswith(quote[0], end) and not quote["slashes"]:
+            place = end + 1  # a quote that is doubled belongs to the text
+        elif is_single and quote["slashes"] and not opened["slashes"] and text[end : end + 1].isalnum():
+            continue  # so does one behind two backslashes: ``repr`` has doubled the one of JSON
+        elif is_single or text.startswith(opened["delimiter"], quote.start()):
+            return quote.start() + len(opened["delimiter"] if opened["more"] else quote[0])
     return len(text)
 
 
@@ -207,8 +321,8 @@ def _end_of_bare(text: str, place: int) -> int:
     depth = 0
     while piece := _PIECE.search(text, place):
         place = piece.end()
-        if piece["quote"]:
-            place = _end_of_quoted(text, place, piece)
+        if quote := _QUOTE.match(text, piece.start()):
+            place = _end_of_quoted(text, quote.end(), quote)
         elif piece["opened"]:
             depth += 1
         elif piece["closed"]:

@@ -93,6 +93,7 @@ class Workout:
         assert set(store.broken()) == {"broken"}
         assert (store.failing(), store.late().entries) == ({}, 0)
         assert store.runs("report") == []
+        assert Context.of(self.app).redis.runs.traceback("none") == ""
         watcher = store.watch()
         watcher.wait(0)
         watcher.close()

@@ -19,7 +19,9 @@ from web_site import SECRET, browse
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context
 from redisbeater.dashboard import VIEW, token
+from redisbeater.management.runs.results import read_failures
 
 pytestmark = pytest.mark.one_server
 
@@ -219,7 +221,8 @@ def test_no_run_keeps_or_shows_a_secret(
     execute(tracked, sent)
 
     kept = client.hgetall(f"{prefix}:run:{sent.id}")
-    kept.pop("payload", None)
+    kept["traceback"] = Context.of(tracked).redis.runs.traceback(sent.id)
+    assert ("iban=***" in kept["traceback"]) == (task == "proj.fail")
     assert str(kept.get("error", "") + kept.get("result", "")).count("***") >= 2
     assert leaks(str(kept), {}) == []
     shown = [run_in(tracked, *command) for command in COMMANDS_OF_A_RUN]
@@ -227,6 +230,33 @@ def test_no_run_keeps_or_shows_a_secret(
     for path in ("/", "/history", "/status", f"/run?id={sent.id}", *PAGES_OF_ONE):
         page, _, query = path.replace("NAME", "report").partition("?")
         shown += [web.get(f"{twin}?{query}").text for twin in (page, f"{page if page != '/' else '/index'}.json")]
+    assert leaks("".join(shown), {}) == []
+
+
+def test_what_is_named_a_secret_later_is_shown_no_more(
+    tracked: Celery,
+    make_app: Callable[..., Celery],
+    make_scheduler: Callable[..., RedisScheduler],
+    client: redis.Redis,
+    prefix: str,
+    run_in: Callable[..., str],
+) -> None:
+    ScheduleStore(tracked).create("report", "proj.fail", 3600, kwargs={"iban": "AT61", "account": HUSH, "pages": 3})
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": 1})
+    [sent] = run_due(make_scheduler(tracked))
+    execute(tracked, sent)
+    error = f"refused: {HUSH} of {{'account': '{HUSH}'}}"
+    client.hset(f"{prefix}:run:{sent.id}", "error", error)
+    assert HUSH in run_in(tracked, "history", "--json")
+
+    app = make_app(**TRACKED, redisbeater_redact=["account"])
+
+    store = ScheduleStore(app)
+    found = [store.run(sent.id), *store.history("report"), *store.history(), *read_failures(Context.of(app), 5)]
+    shown = [str(vars(run)) for run in found] + [run_in(app, *command) for command in COMMANDS_OF_A_RUN]
+    web = browse(app, auth=token(SECRET, rights=VIEW))
+    shown += [web.get(path.replace("NAME", "report")).text for path in (*PAGES, *PAGES_OF_ONE, f"/run?id={sent.id}")]
+    assert "refused: *** of" in "".join(shown)
     assert leaks("".join(shown), {}) == []
 
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from redisbeater import ScheduleStore, runs
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context as ScheduleContext
 from redisbeater.runs.process import flush_all
 from support.hostile import SPOOFS, Command, mostly, number_texts, odd_texts, odd_values, raw_texts, some_of
 from support.hostile_site import LONGEST_REASON, UNPRINTABLE, captured_log, shown
@@ -67,6 +68,9 @@ class Message:
 
 hosts = mostly(st.just("celery@w1"), told_texts)
 messages = st.builds(Message, ids, headers, st.sampled_from([*ENDS, "returns", "raises"]), told_texts, hosts)
+
+#: What each task is given, and quotes behind the text of its attack.
+SECRET = "S3cr3t-of-tasks"
 
 #: A run that nobody attacks, executed after all others.
 CONTROL = Message("control", GOOD, "returns", "")
@@ -173,8 +177,8 @@ class MessageSite:
         self._end = ""
 
         @self.app.task(name="proj.attacked", shared=False, ignore_result=True)
-        def attacked() -> str:
-            return self._work()
+        def attacked(password: str) -> str:
+            return self._work(f"{self._text}{password}{self._text}")
 
     def close(self) -> None:
         """Close what the page has opened."""
@@ -193,6 +197,7 @@ class MessageSite:
             flush_all()
             self._check_pages(attack)
         self._check_control()
+        self._check_secret()
         self._check_log(log.records, len(attack.messages))
         self.figures["attacks"] += 1
 
@@ -203,16 +208,16 @@ class MessageSite:
 
     # What a worker gets
 
-    def _work(self) -> str:
+    def _work(self, text: str) -> str:
         kinds: dict[str, Exception] = {
-            "raises": ValueError(self._text),
-            "retries": Retry(self._text, ValueError(self._text), 5),
-            "rejects": Reject(self._text),
-            "ignores": Ignore(self._text),
+            "raises": ValueError(text),
+            "retries": Retry(text, ValueError(text), 5),
+            "rejects": Reject(text),
+            "ignores": Ignore(text),
         }
         if self._end in kinds:
-            raise kinds[self._end]
-        return self._text
+            raise kinds[self._end] from KeyError(text)
+        return text
 
     def _tell(self, message: Message) -> None:
         self.figures["messages"] += 1
@@ -222,7 +227,7 @@ class MessageSite:
             "is_eager": False, "args": [message.text], "kwargs": {"text": message.text},
         }  # fmt: skip
         if message.end in OF_TASKS:
-            build_tracer(task.name, task, app=self.app, propagate=False)(message.id, (), {}, request)
+            build_tracer(task.name, task, app=self.app, propagate=False)(message.id, (), {"password": SECRET}, request)
             return
         received, sender = Received(message.id, request), Consumer(self.app, message.hostname)
         signals.task_received.send(sender=sender, request=received)
@@ -258,6 +263,7 @@ class MessageSite:
         result = CliRunner().invoke(redisbeater, list(command), obj=SimpleNamespace(app=self.app))
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
+        assert SECRET not in result.output, f"{command} shows a secret"
         for line in result.output.splitlines():
             assert not UNPRINTABLE.search(line), f"{command}: {shown(line)}"
         if "--json" in command:
@@ -267,6 +273,14 @@ class MessageSite:
     def _check_control(self) -> None:
         run = ScheduleStore(self.app).run("control")
         assert (str(run.state), run.name) == ("SUCCESS", "report"), f"the control run is {run}"
+
+    def _check_secret(self) -> None:
+        """Check that no run keeps what its task was given as a password."""
+        start = f"{self.prefix}:run:"
+        for key in self.client.scan_iter(f"{start}*", _type="hash"):
+            run_id = key.decode("utf-8", "replace").removeprefix(start)
+            kept = f"{self.client.hgetall(key)} {ScheduleContext.of(self.app).redis.runs.traceback(run_id)}"
+            assert SECRET not in kept, f"the run keeps a secret: {shown(kept)}"
 
     def _check_log(self, records: list[logging.LogRecord], messages: int) -> None:
         """Check that what is odd is named once for each message, in a line that harms no terminal."""

@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import json
+import re
+import string
 import time
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
 
 from redisbeater.display import quoted, shown
 from redisbeater.log_lines import get_logger
@@ -106,6 +114,29 @@ def test_the_usual_patterns_let_other_keys_be(key: str) -> None:
         ("asked with Bearer ab12cd34ef", "asked with Bearer ***"),
         ("redis://anna:x@host:6379/0", "redis://anna:***@host:6379/0"),
         ("amqp://:x@y@host//", "amqp://:***@host//"),
+        ("https://0123456789abcdef0123@host/1", "https://***@host/1"),
+        ("redis://anna:" + "x" * 1_500 + "@host", "redis://anna:***@host"),
+        ("header Basic YW5uYTpodW50ZXI= given", "header Basic *** given"),
+        ("mysql --password x --verbose", "mysql --password *** --verbose"),
+        ("mysql --db-password 'x y' now", "mysql --db-password '***' now"),
+        ("['mysql', '--password', 'x', '-v']", "['mysql', '--password', '***', '-v']"),
+        ("token='''it's x''', 1", "token='''***''', 1"),
+        ('token = """x\ny"z"""', 'token = """***"""'),
+        ("password='it''s x', a=1", "password='***', a=1"),
+        ("""{'a': '{"password": "x\\\\"y"}', 'b': 1}""", """{'a': '{"password": "***"}', 'b': 1}"""),
+        ("if password != 'hunter':", "if password != '***':"),
+        ("if (token := 'x'): password += 'y'", "if (token := '***'): password += '***'"),
+        ("$password = 'x'; @token=y", "$password = '***'; @token=***"),
+        ("password => x", "password => ***"),
+        ("token=<Token x>, a", "token=***, a"),
+        ("password:x1y; token:['x']", "password:***; token:***"),
+        ("password: |\n  x\n\n  y\nport: 1", "password: ***\nport: 1"),
+        ("<ns:password type='a'>x y</ns:password>", "<ns:password type='a'>***</ns:password>"),
+        ("Key (api_token)=(x) already exists.", "Key (api_token)=*** already exists."),
+        (
+            "1 validation error\nuser.password\n  too short [type=string_too_short, input_value='x', input_type=str]",
+            "1 validation error\nuser.password\n  too short [type=string_too_short, input_value='***', input_type=str]",
+        ),
     ],
 )
 def test_secrets_are_blanked_in_a_text(text: str, shown: str) -> None:
@@ -123,7 +154,16 @@ def test_secrets_are_blanked_in_a_text(text: str, shown: str) -> None:
         "$.options.token: is not an option of apply_async",
         "$.kwargs.password: is blanked: *** stands for a secret",
         "no entry named 'auth:token:refresh' in the schedule",
+        "KeyError: 'token_count'",
+        "author: x",
+        "monkey=3",
+        "InvalidTokenError: the signature has expired",
         "if token == 'x':",
+        "tests/test_token.py:12: in test_token",
+        "no entry named 'token:refresh'",
+        "expected <token> <name>",
+        "usage: login [--password | --token]",
+        "ssh://git@host/path",
         "a basic authentication, a bearer authentication",
         "http://host:8080/path?to=a@b",
         '{"records_needed": 5}',
@@ -142,11 +182,121 @@ def test_secrets_are_blanked_wherever_a_text_has_them() -> None:
     assert redacted_text("q=12345 seen ab 'two\\nlines' two\nlines", PATTERNS, found) == "q=*** seen ab '***' ***"
 
 
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "repr": repr,
+    "ascii": ascii,
+    "repr of a repr": lambda text: repr([repr({"a": text})]),
+    "repr in a text with both quotes": lambda text: repr(f'it\'s "{text}"'),
+    "bytes": lambda text: repr(text.encode()),
+    "JSON": json.dumps,
+    "JSON in JSON": lambda text: json.dumps([json.dumps(text)]),
+    "JSON with all letters": lambda text: json.dumps(text, ensure_ascii=False),
+    "a part of a URL": lambda text: quote(text, safe=""),
+    "a query": lambda text: urlencode({"q": text}),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize(
+    "secret", ['it\'s "so"', "C:\\new\\x41", "Stra\u00dfe 5", "a+b/c=\U0001f511", "two\r\n\tlines"]
+)
+def test_a_known_secret_is_found_however_it_is_written(secret: str, spelling: str) -> None:
+    found = list(secrets_of({"password": secret}, PATTERNS))
+    text = f"cannot log in with {SPELLINGS[spelling](secret)} today"
+
+    shown = redacted_text(text, PATTERNS, found)
+
+    assert shown.count("***") == 1
+    assert not set(re.findall(r"\w+", shown)) & {"so", "new", "x41", "Stra", "lines"}
+    assert (shown[:19], shown[-6:]) == (text[:19], text[-6:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"url": "redis://:s3cret%40x@cache/0"}, "AUTH with s3cret@x refused"),
+        ({"headers": {"Authorization": "Bearer s3cret-of-anna"}}, "s3cret-of-anna has expired"),
+        ({"body": '{"password": "s3cret"}'}, "no user with s3cret"),
+        (["mysql", "--password=s3cret"], "no user with s3cret"),
+        ({"token": b"s3cret"}, "no user with s3cret"),
+        ({"private_key": "-----BEGIN\ns3cret-line-of-a-key\n"}, "odd line s3cret-line-of-a-key"),
+        ({"token": "s3cret-" * 5_000}, "x" * 19_000 + "s3cret-" * 5_000),
+        ({"token": "s3cret-of-anna-and-of-others"}, "input 's3cret-of-anna-and...'"),
+    ],
+)
+def test_what_is_blanked_in_arguments_is_blanked_in_errors(arguments: Any, text: str) -> None:
+    found = list(secrets_of(arguments, PATTERNS))
+
+    assert "s3cret" not in redacted_text(text[:20_000], PATTERNS, found)
+
+
+#: Texts in which a secret stands for what a task was given, and what quotes such texts.
+WITH_KEY = [
+    "password={}", "password='{}'", 'password="{}"', "password='''{}'''", 'password="""{}"""', "password: {}",
+    "--password {}", "--password '{}'", "['--password', '{}']", "{{'password': '{}'}}", '{{"password": "{}", "a": 1}}',
+    "login(user='x', password='{}')", "redis://anna:{}@host/0", "Authorization: Bearer {}", "f(a, password=b'{}')",
+    "('password', '{}')", "x['password'] = '{}'", "?password={}&a=1", "password = r'{}'  # set", "Cookie: a=1; b={}",
+]  # fmt: skip
+AROUND: list[Callable[[str], str]] = [
+    str,
+    repr,
+    json.dumps,
+    lambda text: repr({"a": [text], "b": 1}),
+    lambda text: f"no: {text}!",
+]
+
+
+@given(
+    st.text(string.ascii_letters + string.digits, min_size=8, max_size=30),
+    st.sampled_from(WITH_KEY),
+    st.lists(st.sampled_from(AROUND), max_size=3),
+)
+@examples(2_000, default=200)
+def test_a_secret_behind_its_key_is_found_in_any_quotes(secret: str, form: str, around: list[Any]) -> None:
+    secret = f"S3{secret}"
+    text = form.format(secret)
+    for quoting in around:
+        text = quoting(text)
+
+    shown = redacted_text(text, PATTERNS)
+
+    assert secret not in shown
+    assert redacted_text(shown, PATTERNS) == shown
+
+
+@given(
+    # ``ascii`` writes these as it writes the bytes of others
+    st.text(min_size=4, max_size=40).filter(lambda text: text.isprintable() and not re.search("[*\x80-\xff]", text)),
+    st.lists(st.sampled_from(list(SPELLINGS.values())), min_size=1, max_size=3),
+)
+@examples(2_000, default=200)
+def test_a_known_secret_is_found_behind_no_key(secret: str, spellings: list[Any]) -> None:
+    secret = f"S3cr3t{secret}"
+    text = secret
+    for spelling in spellings:
+        text = spelling(text)
+
+    assert "S3cr3t" not in redacted_text(text, PATTERNS, list(secrets_of([{"token": secret}], PATTERNS)))
+
+
+def test_a_thousand_long_secrets_take_no_time_to_speak_of() -> None:
+    arguments = {"credentials": [f"{number}-" * 300 for number in range(1_000)] + ["a" * 3_000_000]}
+    began = time.process_time()
+    found = list(secrets_of(arguments, PATTERNS))
+    for text in ("a" * 20_000, "7-" * 10_000, "\\" * 20_000, "\\u0061" * 3_000, "%61" * 6_000):
+        redacted_text(text, PATTERNS, found)
+
+    assert time.process_time() - began < 2
+
+
 def test_a_hostile_text_takes_no_time_to_speak_of() -> None:
-    pieces = ("\\", "':", "a-", "://x:", "('token', ", "{'token':", '"', "token=(", " ", "Bearer ", "\\'token\\':")
+    pieces = (
+        "<a ", "token>", "--token ", "token\n  ", "token: |\n  ", "token='", "'''", "token:a", "a://", "token==", "\\",
+        "a-", "':", "://x:", "('token', ", "{'token':", '"', "token=(", " ", "Bearer ", "\\'token\\':", "%", "\\u0074",
+    )  # fmt: skip
     began = time.process_time()
     for piece in pieces:
-        redacted_text("token" + piece * (20_000 // len(piece)), PATTERNS)
+        redacted_text("token" + piece * (20_000 // len(piece)), PATTERNS, ["hunter2"])
 
     assert time.process_time() - began < 2
 

@@ -9,6 +9,7 @@ import pytest
 
 from redisbeater.management.runs.results import RESULTS, Ends, Result, result_of
 from redisbeater.model.run import RunBrief, State
+from redisbeater.times import FAR_FUTURE
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 
@@ -93,6 +94,15 @@ def test_durations_are_those_of_runs_that_succeeded() -> None:
     found = result_of(Ends("S", NOW), runs, NOW)
 
     assert (found.usual, found.longest) == (timedelta(seconds=10.5), timedelta(seconds=19.05))
+
+
+def test_a_run_whose_times_another_program_stored_has_a_duration() -> None:
+    run = RunBrief.from_row("a", ["SUCCESS", "", "1", "1", "", "1e300", ""])
+
+    assert run is not None
+    assert run.took is not None
+    assert run.finished_at == FAR_FUTURE
+    assert timedelta(seconds=run.took) > timedelta(days=365 * 7_000)
 
 
 def test_its_json_has_durations_in_seconds_and_times_as_iso_8601() -> None:

@@ -251,7 +251,8 @@ class Config:
         True,
         values.read_flag,
         "True or False",
-        "Keep where the errors of the newest 3 failed runs of an entry were raised: the frames, without locals.",
+        "Keep where the errors of the newest 3 failed runs of an entry were raised: the frames, without locals and "
+        "secrets, about 10,000 characters at most.",
     )
     run_write_timeout: float = _setting(
         0.5,
@@ -319,7 +320,8 @@ class Config:
         "a list of patterns",
         "Parts of keys whose values are blanked in what the command line, the web page and the logs show: in "
         "arguments, options, headers, labels, definitions, errors and results, in any case, ``*`` and ``?`` for any "
-        "characters, ``_`` for what separates words. They are sent as they are.",
+        "characters, ``_`` for what separates words. Entries are sent and kept as they are; errors, results and "
+        "tracebacks of runs are kept without secrets.",
     )
     task_options: tuple[str, ...] = _setting(
         (),

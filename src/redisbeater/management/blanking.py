@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Payload, Run
@@ -16,20 +18,35 @@ from redisbeater.redaction import BLANK, names_secret, redacted, redacted_text, 
 
 def shown_run(context: Context, run: Run) -> Run:
     """Return a run as people see it: without its payload, and with the secrets in its texts blanked."""
-    error, result, note = blanked(context, run, run.error, run.result, run.note)
+    patterns, secrets = context.config.redact, _secrets(context, run)
+    error, result, note = (redacted_text(text, patterns, secrets) for text in (run.error, run.result, run.note))
     return replace(run, payload="", error=error, result=result, note=note)
 
 
-def blanked(context: Context, run: Run, *texts: str) -> list[str]:
-    """Return texts about a run, which was read with its payload, with the secrets in them blanked.
+def shown_runs(context: Context, runs: Iterable[Run]) -> list[Run]:
+    """Return runs that were read without their payloads as people see them."""
+    runs = list(runs)
+    quoting = [run.id for run in runs if run.error or run.note]
+    whole = context.redis.runs.many(quoting, with_payload=True) if quoting else {}
+    return [shown_run(context, replace(run, payload=whole.get(run.id, run).payload)) for run in runs]
 
-    Those are what keys of arguments name as secret: behind such keys, and wherever else the text has the same value.
-    """
-    patterns = context.config.redact
-    secrets: list[str] = []
+
+def shown_traceback(context: Context, run: Run) -> str:
+    """Return where the error of a run, read with its payload, was raised, as people see it; empty where unknown."""
+    patterns, secrets = context.config.redact, _secrets(context, run)
+    frames = _FRAME.split(context.redis.runs.traceback(run.id))
+    text = "\n".join(redacted_text(frame, patterns, secrets) for frame in frames)
+    return "\n".join(map(shown, text.split("\n")))
+
+
+#: Where a frame or an error begins in a traceback: what looks like a secret ends before it.
+_FRAME = re.compile(r'\n(?=  File "|Traceback \(|\w[\w.]*: )')
+
+
+def _secrets(context: Context, run: Run) -> list[str]:
     with suppress(InvalidEntry):  # none is kept, or another program wrote it
-        secrets = list(secrets_of(vars(Payload.from_text(run.payload)), patterns))
-    return [redacted_text(text, patterns, secrets) for text in texts]
+        return list(secrets_of(vars(Payload.from_text(run.payload)), context.config.redact))
+    return []
 
 
 def redacted_line(context: Context, line: LogLine) -> LogLine:

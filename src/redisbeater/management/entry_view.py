@@ -22,7 +22,7 @@ from redisbeater.model.meta import NEW, Failing, application_of, file_owner
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import RunBrief
-from redisbeater.redaction import redacted, redacted_text
+from redisbeater.redaction import redacted, redacted_text, secrets_of
 from redisbeater.schedules import describe
 from redisbeater.schedules.english import zone_text
 from redisbeater.schedules.kinds import describe_in_brief, kind_of
@@ -345,8 +345,13 @@ def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryVi
 def _with_result(entry: EntryView, runs: Sequence[RunBrief]) -> EntryView:
     if entry.snapshot is None or not entry.exists:
         return entry
-    queue = entry.stored.definition.options.get("queue") if entry.stored else None
-    return replace(entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or "")))
+    definition = entry.stored.definition if entry.stored else None
+    queue = definition.options.get("queue") if definition else None
+    arguments = [definition.args, definition.kwargs] if definition and any(run.error for run in runs) else []
+    secrets = secrets_of(arguments, entry.context.config.redact)
+    return replace(
+        entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or ""), secrets=secrets)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

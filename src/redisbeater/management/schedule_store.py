@@ -24,7 +24,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management import pausing
-from redisbeater.management.blanking import redacted_line, shown_run
+from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, enable_many
 from redisbeater.management.edit_report import EditReport, draft, edit_entry
 from redisbeater.management.entry_view import with_results
@@ -44,7 +44,6 @@ from redisbeater.management.runs.history import (
     read_details,
     read_history,
     read_run,
-    read_traceback,
     wait_for_end,
 )
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
@@ -405,7 +404,7 @@ class ScheduleStore:
         if not context.config.track_runs:
             return []
         runs = context.redis.runs
-        return [shown_run(context, run) for run in runs.many(runs.active_ids(limit)).values()]
+        return shown_runs(context, runs.many(runs.active_ids(limit)).values())
 
     @property
     def tracks_runs(self) -> bool:
@@ -442,7 +441,7 @@ class ScheduleStore:
         Raises:
             RunNotFound: as for :meth:`run`.
         """
-        return read_traceback(self._context, read_run(self._context, run_id))
+        return shown_traceback(self._context, read_run(self._context, run_id))
 
     def failures(self, *, since: datetime | None = None, before: datetime | None = None) -> Failures:
         """Return the newest failures of the schedule, grouped by entry and error, the group of the newest one first.
@@ -478,7 +477,7 @@ class ScheduleStore:
         context = self._context
         if not context.config.track_runs:
             return []
-        return [shown_run(context, run) for run in context.redis.runs.active(check_name(name), limit)]
+        return shown_runs(context, context.redis.runs.active(check_name(name), limit))
 
     def run_counts(self, name: str) -> RunCounts:
         """Return the counts of an entry's runs by outcome, since it was created; all 0 if runs are not recorded."""

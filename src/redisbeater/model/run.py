@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -13,7 +14,7 @@ from redisbeater.display import json_fields, shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
-from redisbeater.times import from_unix, to_unix
+from redisbeater.times import FAR_FUTURE, from_unix, to_unix
 
 #: The header that tells a worker that a run is recorded, and which try of it this is, counted from 1.
 ATTEMPT_HEADER = "redisbeater_attempt"
@@ -24,8 +25,8 @@ MOST_ERROR_CHARACTERS, MOST_RESULT_CHARACTERS = 500, 200
 #: How long a run may wait for a worker until that is a problem.
 WAITS_AFTER = timedelta(seconds=30)
 
-#: Errors of one chain, and frames of each, that a traceback keeps.
-MOST_CHAINED, MOST_FRAMES = 4, 20
+#: Errors of one chain, frames and notes of each, and characters in all, that a traceback keeps.
+MOST_CHAINED, MOST_FRAMES, MOST_NOTES, MOST_TRACEBACK = 4, 20, 5, 10_000
 
 
 class State(TextEnum):
@@ -361,25 +362,55 @@ def sentence_of(run: Run) -> str:
 
 def error_text(error: BaseException | str, secrets: Iterable[str] = ()) -> str:
     """Return class and text of an error, as a run keeps them: ``ValueError: no feed``. Secrets are blanked."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
-    return shown(without_secrets(text, secrets), MOST_ERROR_CHARACTERS)
+    return shown(_error_text(error, secrets), MOST_ERROR_CHARACTERS)
+
+
+def _error_text(error: BaseException | str, secrets: Iterable[str]) -> str:
+    if isinstance(error, str):
+        return without_secrets(error, secrets)
+    kind = text_of(type(error), lambda each: each.__name__)  # a metaclass may refuse it
+    return f"{kind}: {text_of(error, secrets=secrets)}".removesuffix(": ")
 
 
 def traceback_text(error: BaseException, secrets: Iterable[str] = ()) -> str:
     """Return where an error was raised, and the errors before it, as Python prints them; without locals and secrets.
 
-    Of each error the innermost frames are kept, and its text as far as a run keeps it.
+    Of each error the innermost frames are kept, and its text as far as a run keeps it; of what is too long, the last
+    lines. Of an error that cannot be read, nothing.
     """
+    try:
+        parts = ["\n".join(_traceback_lines(each, secrets)) for each in reversed(_chain(error))]
+    except Exception:  # anybody's class, and the loader of anybody's module
+        return ""
+    text = "\n\n".join(parts)
+    return text if len(text) <= MOST_TRACEBACK else f"...\n{text[-MOST_TRACEBACK:].partition(chr(10))[2]}"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an error, those that it groups, and those before it."""
     chain: list[BaseException] = []
-    each: BaseException | None = error
-    while each is not None and len(chain) < MOST_CHAINED and not any(each is one for one in chain):
-        chain.insert(0, each)
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-    parts = []
-    for one in chain:
-        frames = without_secrets("".join(traceback.format_tb(one.__traceback__, -MOST_FRAMES)), secrets)
-        parts.append(f"Traceback (most recent call last):\n{frames}{error_text(one, secrets)}")
-    return "\n\n".join(parts)
+    rest: list[BaseException | None] = [error]
+    while rest and len(chain) < MOST_CHAINED:
+        each = rest.pop(0)
+        if each is not None and not any(each is one for one in chain):
+            chain.append(each)
+            group: Any = each if isinstance(each, getattr(builtins, "BaseExceptionGroup", ())) else None  # Python 3.11
+            before = each.__context__ if each.__cause__ is None and not each.__suppress_context__ else each.__cause__
+            rest += [*(group.exceptions[:MOST_CHAINED] if group is not None else ()), before]
+    return chain
+
+
+def _traceback_lines(error: BaseException, secrets: Iterable[str]) -> Iterator[str]:
+    """Yield the lines about one error, each escaped. A secret that a frame does not end is none of the next frame."""
+    notes = getattr(error, "__notes__", ())[:MOST_NOTES]
+    frames = traceback.format_tb(error.__traceback__, -MOST_FRAMES)
+    said = [_error_text(error, secrets), *(without_secrets(text_of(note), secrets) for note in notes)]
+    yield "Traceback (most recent call last):"
+    for text in (
+        *(without_secrets(frame, secrets) for frame in frames),
+        *(each[:MOST_ERROR_CHARACTERS] for each in said),
+    ):
+        yield from map(shown, text.rstrip("\n").split("\n"))
 
 
 def result_text(result: object, secrets: Iterable[str] = ()) -> str:
@@ -465,4 +496,4 @@ def _seconds(text: str) -> float | None:
         seconds = float(text) if text else -1.0
     except ValueError:
         return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return min(seconds, FAR_FUTURE.timestamp()) if math.isfinite(seconds) and seconds >= 0 else None

@@ -153,7 +153,7 @@ def _end(process: Process, task: Any, request: Any, retval: Any, state: str | No
 
 def _secrets(request: Any) -> Iterable[str]:
     """Return the arguments of a task that are secrets: its errors and its result may quote them without their keys."""
-    return secrets_of([request.args, request.kwargs], hidden())
+    return secrets_of([request.args, request.kwargs, request.headers], hidden())
 
 
 def _end_rejected(process: Process, running: Running, task: Any, reject: Reject) -> None:

@@ -33,6 +33,7 @@ from redisbeater.model.log_line import line_text
 from redisbeater.model.run import (
     COUNTED,
     FAILED,
+    MOST_TRACEBACK,
     WAITS_AFTER,
     NewRun,
     Payload,
@@ -129,6 +130,9 @@ ENOUGH_BYTES = 4_000_000
 #: How many runs one script reads.
 PAGE = 250
 
+#: Bytes that are read of a traceback: what packs worst takes fewer, and another program may have stored anything.
+MOST_PACKED = 65_536
+
 #: How many runs one script reads in brief: a page of 50 entries, with 30 runs each.
 MOST_BRIEFS = 1_500
 
@@ -173,9 +177,6 @@ SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
 
 #: How many runs of an entry are looked through for those that repeat one.
 MOST_RESTARTS = 1_000
-
-#: Bytes of a traceback, packed and unpacked; a longer one is not ours.
-MOST_PACKED, MOST_TRACEBACK = 50_000, 100_000
 
 #: How many leases one script renews: it keeps the server busy for a millisecond or two.
 RENEW_PAGE = 250
@@ -441,12 +442,10 @@ class RunStore:
     def traceback(self, run_id: str) -> str:
         """Return where the error of a run was raised; empty where that is not kept."""
         key = self._keys.traceback_of(run_id)
-        stored = unless_wrong_type(
-            self._connection, lambda client: client.get(key) if client.strlen(key) <= MOST_PACKED else None
-        )
+        stored = unless_wrong_type(self._connection, lambda client: client.getrange(key, 0, MOST_PACKED - 1))
         try:
             packed = b85decode(stored or "")
-            return zlib.decompressobj().decompress(packed, MOST_TRACEBACK).decode() if stored else ""
+            return zlib.decompressobj().decompress(packed, 4 * MOST_TRACEBACK).decode(errors="replace")
         except (ValueError, zlib.error):  # another program wrote it
             return ""
 
@@ -536,9 +535,10 @@ class RunStore:
                 found.setdefault(from_unix(int(slot) * 300), Counter())[State(state)] += read_count(text)
         return found
 
-    def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
-        """Return the runs that exist, by id, without their payloads."""
-        return {run.id: run for run in self._load([self._keys.run(run_id) for run_id in run_ids])}
+    def many(self, run_ids: Sequence[str], *, with_payload: bool = False) -> dict[str, Run]:
+        """Return the runs that exist, by id."""
+        keys = [self._keys.run(run_id) for run_id in run_ids]
+        return {run.id: run for run in self._load(keys, with_payload=with_payload)}
 
     def history(
         self,
@@ -695,10 +695,10 @@ class RunStore:
 
     def _load(self, keys: Sequence[str], *, with_payload: bool = False) -> Iterator[Run]:
         terms = [self._keys.prefix, "1" if with_payload else "0", *self._bounds]
-        for start in range(0, len(keys), PAGE):
-            page = keys[start : start + PAGE]
-            reply = json.loads(self._connection.run("runs/load", page, terms))
-            yield from self._runs(dict(zip(page, reply["runs"])).items())
+        while page := keys[:PAGE]:
+            rows = json.loads(self._connection.run("runs/load", page, terms))["runs"]
+            yield from self._runs(dict(zip(page, rows)).items())
+            keys = keys[max(len(rows), 1) :]  # with payloads, one reply may not have room for the page
 
     def _runs(self, rows: Iterable[tuple[str, Mapping[str, Any] | None]]) -> Iterator[Run]:
         for key, fields in rows:

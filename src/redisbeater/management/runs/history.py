@@ -16,7 +16,7 @@ from redisbeater.display import did_you_mean, json_fields, json_form, quoted
 from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
-from redisbeater.management.blanking import blanked, redacted_line, shown_run
+from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_number
@@ -51,7 +51,7 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
         return None
     runs = context.redis.runs
     newest = runs.history(name, 1)
-    return Recorded(last=shown_run(context, newest[0]) if newest else None, counts=runs.counts(name))
+    return Recorded(last=shown_runs(context, newest)[0] if newest else None, counts=runs.counts(name))
 
 
 def lateness(run: Run) -> timedelta | None:
@@ -311,15 +311,10 @@ def read_details(context: Context, run: Run, entry: EntryResult | None) -> RunDe
         kwargs=shown.get("kwargs"),
         arguments_note=note,
         queue=run.queue or (_queue_of(context, sent.options) if sent else ""),
-        traceback=read_traceback(context, run),
+        traceback=shown_traceback(context, run),
         restarted_as=tuple(context.redis.runs.restarts_of(run)),
         entry=entry,
     )
-
-
-def read_traceback(context: Context, run: Run) -> str:
-    """Return where the error of a run, which was read with its payload, was raised, without secrets."""
-    return blanked(context, run, context.redis.runs.traceback(run.id))[0]
 
 
 def _sent(context: Context, run: Run) -> tuple[Payload | None, str]:
@@ -372,7 +367,7 @@ def _runs(
         return ()
     store = context.redis.runs
     if name is not None:
-        return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before, at=at)]
+        return shown_runs(context, store.history(name, limit, states=states, before=before, at=at))
     found: list[Run] = []
     read = 0
     for page in pages(sorted(context.redis.contents.names()), PIECE):
@@ -384,7 +379,7 @@ def _runs(
         read += len(page)
         if progress is not None:
             progress(read)
-    return [shown_run(context, run) for run in found]
+    return shown_runs(context, found)
 
 
 def _log_lines(context: Context, name: str | None, before: datetime | None, *, only_skipped: bool) -> list[LogLine]:

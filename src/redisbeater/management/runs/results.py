@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median, quantiles
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from redisbeater.context import Context
 from redisbeater.display import fingerprint, json_fields, shown, without_secrets
-from redisbeater.management.blanking import shown_run
+from redisbeater.management.blanking import shown_runs
 from redisbeater.model.policies import TextEnum
 from redisbeater.model.run import FAILED, WAITS_AFTER, Run, RunBrief, State
 from redisbeater.times import duration_words, from_unix, span_words
@@ -177,7 +177,9 @@ class EntryResult:
         }
 
 
-def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queue: str = "") -> EntryResult:
+def result_of(
+    ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queue: str = "", secrets: Iterable[str] = ()
+) -> EntryResult:
     """Return the result of an entry.
 
     Arguments:
@@ -185,6 +187,7 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         runs: its newest runs in brief, the newest first; :data:`NEWEST` of them, or fewer.
         now: the time of the Redis server.
         queue: the queue of its options; where runs that wait were routed elsewhere, that counts.
+        secrets: those among its arguments; errors may quote them.
     """
     waiting = [
         (run.sent_at, run.queue)
@@ -205,7 +208,7 @@ def result_of(ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queu
         result=result,
         ends=ends,
         since=_failing_since(runs) if result is Result.FAILED else None,
-        error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""))),
+        error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""), secrets)),
         waiting=len(waiting),
         waiting_since=min((sent_at for sent_at, _ in waiting), default=None),
         queue=next((routed for _, routed in waiting if routed), queue),
@@ -294,9 +297,8 @@ def read_failures(context: Context, since: datetime | None = None, before: datet
     """Return the newest failures of the schedule; :meth:`redisbeater.ScheduleStore.failures`."""
     groups: dict[tuple[str, str], list[Run]] = {}
     runs = context.redis.runs
-    for run in runs.failures(MOST_FAILURES, before, since):
-        found = shown_run(context, run)
-        groups.setdefault((run.name, fingerprint(found.error) or run.state.value), []).append(found)
+    for run in shown_runs(context, runs.failures(MOST_FAILURES, before, since)):
+        groups.setdefault((run.name, fingerprint(run.error) or run.state.value), []).append(run)
     found_groups = tuple(
         FailureGroup(
             name=name,

@@ -11,7 +11,7 @@ from redisbeater.context import Context
 from redisbeater.display import json_fields, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
-from redisbeater.management.blanking import redacted_line, shown_run
+from redisbeater.management.blanking import redacted_line, shown_runs
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
 from redisbeater.management.runs.results import Ends, EntryResult, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
@@ -225,8 +225,9 @@ def _runs(context: Context, name: str) -> Sequence[Run]:
         return ()
     newest = {run.id: run for run in context.redis.runs.history(name, RUNS)}
     found = {**{run.id: run for run in context.redis.runs.active(name)}, **newest}
-    shown_runs = [shown_run(context, run) for run in found.values()]
-    return sorted(shown_runs, key=lambda run: run.sent_at or run.fire_time or EPOCH, reverse=True)
+    return sorted(
+        shown_runs(context, found.values()), key=lambda run: run.sent_at or run.fire_time or EPOCH, reverse=True
+    )
 
 
 def zone_of_entry(context: Context, name: str) -> tzinfo:
