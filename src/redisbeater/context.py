@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from functools import cached_property
 
 from celery import Celery
 from celery.app import app_or_default
@@ -49,7 +50,7 @@ class Context:
     #: The contexts that :meth:`with_prefix` has returned, by their prefixes.
     _schedules: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def task_options(self) -> TaskOptions:
         """What the application and its settings know about the options of tasks."""
         return TaskOptions(app=self.app, names=self.config.task_options)

@@ -76,6 +76,18 @@ def test_several_runs_that_begin_so_are_named(site: RunSite, store: ScheduleStor
     assert not store.run(f"{begin}-1").is_to_stop
 
 
+def test_of_many_runs_that_begin_so_ten_are_named(site: RunSite, store: ScheduleStore) -> None:
+    for number in range(12):
+        site.send(f"5f0c9a1e-{number}")
+
+    with pytest.raises(
+        RunNotFound, match=r"^10 or more runs begin with '5f0c9a1e'; pass the whole id: 5f0c9a1e-"
+    ) as caught:
+        store.run("5f0c9a1e")
+
+    assert len(caught.value.runs) == 10
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [

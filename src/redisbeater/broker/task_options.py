@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any
 
@@ -40,20 +41,30 @@ class TaskOptions:
         """
         if options.get("queue"):
             return ""
-        queue, router = getattr(self._task(task), "queue", None), self.app.amqp.router
-        if queue is None and router.routes:
-            try:
-                route: Any = router.lookup_route(task, args, kwargs, dict(options))
+        queue: Any = getattr(self._task(task), "queue", None)
+        try:
+            if queue is None and self._router.routes:
+                route: Any = self._router.lookup_route(task, args, kwargs, dict(options))
                 queue = route if isinstance(route, str) else route and dict(route).get("queue")
-            except Exception:  # the application's routers; the run was sent, or Celery says why not
-                return ""
+        except Exception:  # the application's routers; the run was sent, or Celery says why not
+            return ""
         name = str(getattr(queue, "name", queue) or "")
-        return "" if name == self.app.conf.task_default_queue else name
+        return name if name and name != self._default_queue else ""
 
     def _task(self, name: str) -> Any:
         """Return a task that is known here, or None."""
-        tasks = self.app.tasks if self.app.autofinalize else self.app._tasks
-        return tasks.get(name)
+        app = self.app
+        return (app.tasks if app.autofinalize and not app.finalized else app._tasks).get(name)
+
+    # Each run asks for these two, and to get them takes Celery longer than to look for a route.
+
+    @cached_property
+    def _router(self) -> Any:
+        return self.app.amqp.router
+
+    @cached_property
+    def _default_queue(self) -> str:
+        return str(self.app.conf.task_default_queue)
 
     def serializers(self) -> Collection[str]:
         """Return the names of the serializers that are registered with kombu, of packages that are missing as well."""

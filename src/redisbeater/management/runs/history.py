@@ -258,9 +258,10 @@ def read_run(context: Context, run_id: str) -> Run:
 
 def _not_found(context: Context, run_id: str, known: Mapping[str, Run], searched: FoundRuns) -> str:
     """Return why no run is meant by an id, or which ones may be."""
-    seen = "" if searched.is_all else ", of what was seen in a second of searching"
+    is_cut = len(searched.ids) >= MOST_NAMED
+    seen = "" if searched.is_all or is_cut else ", of what was seen in a second of searching"
     if known:
-        several = "1 run begins" if len(known) == 1 else f"{len(known)} runs begin"
+        several = "1 run begins" if len(known) == 1 else f"{len(known)}{' or more' if is_cut else ''} runs begin"
         named = "; ".join(f"{run.id} ({quoted(run.name)}, {run.state})" for run in known.values())
         return f"{several} with {quoted(run_id)}{seen}; pass the whole id: {named}"
     config = context.config
