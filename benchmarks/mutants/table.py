@@ -701,6 +701,30 @@ RUNS = (
         harm="A lost run is sent again as the same attempt, so that the worker that came back writes over it.",
         first=("integration/test_run_transitions.py",),
     ),
+    Mutant(
+        name="started-run-waits-for-ever",
+        path="store/lua/runs/prelude.lua",
+        old="  if run and run.state == 'SENT' then try('ZREM', prefix .. ':waiting', run.key) end\n",
+        new="",
+        harm="Runs that workers execute, or have ended, count as runs that nobody starts.",
+        first=("integration/test_results_of_entries.py",),
+    ),
+    Mutant(
+        name="late-report-is-the-result",
+        path="store/lua/runs/prelude.lua",
+        old="if tonumber(at) < last_at and last_at <= tonumber(server_time()) then",
+        new="if false then",
+        harm="A run that ended long ago and is reported late decides whether its entry is shown as failed.",
+        first=("integration/test_results_of_entries.py",),
+    ),
+    Mutant(
+        name="gone-entry-stays-failed",
+        path="store/lua/mend_lists.lua",
+        old="  list_problem(schedule, key, is_entry and read(key, 'ends').ends)\n",
+        new="",
+        harm="An entry that another program has deleted counts as failed for ever.",
+        first=("integration/test_results_of_entries.py",),
+    ),
 )
 
 #: All of them, in the order in which a run passes what they break.

@@ -674,6 +674,20 @@ def test_a_listing_is_filtered_by_results(shop: RunSite, results: str, names: se
     assert set(call(shop.app, "list", "--result", results, "--names").stdout.split()) == names
 
 
+def test_a_listing_of_failed_entries_reads_no_more_of_them_than_it_shows(site: RunSite) -> None:
+    for number in range(40):
+        site.create(f"e{number}")
+        site.client.zadd(site.keys.failed, {site.keys.entry(f"e{number}"): number})
+        site.client.hset(site.keys.entry(f"e{number}"), "ends", "F 1.5")
+        site.client.zadd(site.keys.schedule, {site.keys.entry(f"e{number}"): site.clock.now.timestamp() + 99 - number})
+    site.client.config_resetstat()
+
+    found = call(site.app, "list", "--result", "failed", "--limit", "3", "--names").stdout.split()
+
+    assert found == ["e39", "e38", "e37"]
+    assert site.client.info("commandstats")["cmdstat_hlen"]["calls"] < 10
+
+
 def test_a_listing_begins_with_what_failed_where_it_is_sorted_by_result(shop: RunSite) -> None:
     names = call(shop.app, "list", "--sort", "result", "--names").stdout.split()
 

@@ -246,7 +246,8 @@ class Search:
 
     def each(self, limit: int | None) -> Iterator[EntryView]:
         """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
-        most = None if self._sort in ("last", "result") or self._results else limit
+        is_whole = self._sort in ("last", "result") or not self._results <= LISTED_RESULTS
+        most = None if is_whole else limit
         is_in_order = self.candidates is not None  # those that do not run come last, by their names
         for part in self._parts(most):
             number = 0
@@ -337,7 +338,7 @@ class Search:
         """
         others = self._states - _INDEXED
         if self._results and self._results <= LISTED_RESULTS and not self._states:
-            return sorted(self._listed)
+            return self._in_order(self._context.redis.contents.scores_of(list(self._listed)), PAGE)
         if self._states and not others:
             return None
         terms = self._wanted.terms(self._text, is_disabled=others == {"disabled"})

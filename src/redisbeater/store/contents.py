@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from heapq import nsmallest
 from itertools import count, islice
 from typing import Any, NamedTuple, TypeVar
@@ -63,6 +64,12 @@ class Contents:
             terms = [cursor or "0", pattern, str(PAGE)]
             cursor, text = self._connection.run("list_names", [self._keys.schedule], terms)
             yield self._scored(text)
+
+    def scores_of(self, names: Sequence[str]) -> Iterator[list[tuple[str, float]]]:
+        """Yield these names with their scores in pages, without those that are no entries."""
+        for page in pages(names, PAGE):
+            scores = self._connection.call(partial(_scores, self._keys.schedule, [*map(self._keys.entry, page)]))
+            yield [(name, score) for name, score in zip(page, scores) if score is not None]
 
     def found_names(self, terms: Mapping[str, Any], prefix: str) -> Iterator[list[tuple[str, float]]]:
         """Yield, as :meth:`scored_names` does, the names of the entries that may be wanted, and some that are not.
@@ -252,6 +259,13 @@ def escaped(text: str) -> str:
 def pages(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Split names, or other items, into pages of ``size``."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _scores(key: str, members: Sequence[str], client: Any) -> list[float | None]:
+    with client.pipeline(transaction=False) as pipe:
+        for member in members:
+            pipe.zscore(key, member)
+        return list(pipe.execute())
 
 
 def _first(pairs: Iterable[tuple[str, float]], most: int) -> tuple[list[str], int]:
