@@ -107,9 +107,14 @@ def secrets_of(value: Any, patterns: tuple[str, ...], *, is_secret: bool = False
         redacted_text(text[:MOST_REDACTED], patterns, blanked=found)
         for each in found:
             words = (word for word in _BETWEEN_WORDS.split(each) if len(word) >= LEAST_WORD)
-            yield from (plain for one in (each, *words) if len(plain := _unescaped(one)[0]) >= LEAST_LITERAL)
+            yield from (
+                plain
+                for one in (each, *words)
+                if len(plain := _unescaped(one)[0]) >= LEAST_LITERAL and plain not in _NO_SECRETS
+            )
 
 
+_NO_SECRETS = frozenset({"None", "null", "True", "true", "False", "false"})
 _BETWEEN_WORDS = re.compile(r"[\s,;&=\"']+")
 
 #: A character as ``repr``, JSON, ``bytes`` and URLs write it, or a text that all of them leave alone.

@@ -230,6 +230,13 @@ def test_what_is_blanked_in_arguments_is_blanked_in_errors(arguments: Any, text:
     assert "s3cret" not in redacted_text(text[:20_000], PATTERNS, found)
 
 
+def test_the_absence_of_a_secret_is_none() -> None:
+    assert (
+        list(secrets_of({"url": "https://host/?token=None", "password": "null", "secret": [True, None]}, PATTERNS))
+        == []
+    )
+
+
 #: Texts in which a secret stands for what a task was given, and what quotes such texts.
 WITH_KEY = [
     "password={}", "password='{}'", 'password="{}"', "password='''{}'''", 'password="""{}"""', "password: {}",
@@ -251,7 +258,7 @@ AROUND: list[Callable[[str], str]] = [
     st.sampled_from(WITH_KEY),
     st.lists(st.sampled_from(AROUND), max_size=3),
 )
-@examples(2_000, default=200)
+@examples(2_000, default=100)
 def test_a_secret_behind_its_key_is_found_in_any_quotes(secret: str, form: str, around: list[Any]) -> None:
     secret = f"S3{secret}"
     text = form.format(secret)
@@ -269,7 +276,7 @@ def test_a_secret_behind_its_key_is_found_in_any_quotes(secret: str, form: str, 
     st.text(min_size=4, max_size=40).filter(lambda text: text.isprintable() and not re.search("[*\x80-\xff]", text)),
     st.lists(st.sampled_from(list(SPELLINGS.values())), min_size=1, max_size=3),
 )
-@examples(2_000, default=200)
+@examples(2_000, default=100)
 def test_a_known_secret_is_found_behind_no_key(secret: str, spellings: list[Any]) -> None:
     secret = f"S3cr3t{secret}"
     text = secret
