@@ -162,6 +162,7 @@ def test_secrets_are_blanked_in_a_text(text: str, shown: str) -> None:
         "tests/test_token.py:12: in test_token",
         "no entry named 'token:refresh'",
         "expected <token> <name>",
+        "not <Token 5>, nor any other",
         "usage: login [--password | --token]",
         "ssh://git@host/path",
         "a basic authentication, a bearer authentication",
