@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -388,3 +389,98 @@ def test_without_records_of_runs_there_is_no_column(app: Celery) -> None:
 
     assert "RESULT" not in call(app, "list").output
     assert "runs are not recorded" in call(app, "list", "--result", "failed").output
+
+
+# -- status and health
+
+
+def fail(site: RunSite, *names: str) -> None:
+    """Let the last run of each of some new entries fail, one after another."""
+    for name in names:
+        site.create(name)
+        end(site, f"run of {name}", name=name)
+
+
+def problems(site: RunSite, **terms: Any) -> tuple[str, ...]:
+    """Return what health says of the runs of the schedule."""
+    found = ScheduleStore(site.app).health(**terms)
+    checks = {"results", "workers"}
+    return tuple(problem for check, problem in zip(found.failed, found.problems) if check in checks)
+
+
+def test_status_says_how_many_entries_fail_and_how_many_runs_wait(shop: RunSite) -> None:
+    found = ScheduleStore(shop.app).status()
+
+    assert (found.failed, found.unstable, found.unstarted) == (1, 1, 1)
+    assert "results    1 failed, 1 unstable, 1 run unstarted\n" in call(shop.app, "status").output
+
+
+def test_the_json_of_status_has_how_many_entries_fail(shop: RunSite) -> None:
+    found = json.loads(call(shop.app, "status", "--json").output)
+
+    assert {name: found[name] for name in ("failed", "unstable", "unstarted")} == {
+        "failed": 1, "unstable": 1, "unstarted": 1,
+    }  # fmt: skip
+
+
+def test_status_says_nothing_of_results_where_all_is_well(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+
+    assert "results" not in call(site.app, "status").output
+
+
+def test_strict_health_names_the_entries_that_failed(site: RunSite) -> None:
+    fail(site, "a", "b")
+
+    assert problems(site, strict=True) == ("2 failed: b, a",)
+    assert "2 failed: b, a" in call(site.app, "health", "--strict").output
+
+
+def test_strict_health_names_five_entries_and_how_many_more_failed(site: RunSite) -> None:
+    fail(site, *"abcdefg")
+
+    assert problems(site, strict=True) == ("7 failed: g, f, e, d, c and 2 more",)
+
+
+def test_strict_health_allows_as_many_failed_entries_as_it_is_told(site: RunSite) -> None:
+    fail(site, "a", "b")
+
+    assert problems(site, strict=True, max_failed=2) == ()
+    assert problems(site, strict=True, max_failed=1) == ("2 failed: b, a",)
+    assert "failed" not in call(site.app, "health", "--strict", "--max-failed", "2").output
+
+
+def test_plain_health_is_about_the_schedule_alone(site: RunSite) -> None:
+    fail(site, "a")
+    site.send("b", "a")
+    site.clock.go_on(31)
+
+    assert problems(site) == ()
+
+
+def test_workers_that_do_not_report_are_seen_from_the_first_run_that_waits(site: RunSite) -> None:
+    site.send("a")
+    assert problems(site, strict=True) == ()
+
+    site.clock.go_on(31)
+    assert problems(site, strict=True) == ("workers do not report: is redisbeater.runs installed there?",)
+
+
+@pytest.mark.parametrize("state", [S.LOST, S.EXPIRED])
+def test_workers_that_do_not_report_are_seen_from_the_first_run_that_nobody_started(
+    site: RunSite, state: State
+) -> None:
+    site.send("a")
+    run = site.runs.run("a")
+    assert run is not None
+    site.runs.lose(run, state)
+
+    assert ScheduleStore(site.app).status().workers_report is False
+
+
+def test_workers_that_have_reported_once_do_report_while_a_run_waits(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+    site.send("b")
+    site.clock.go_on(31)
+
+    assert ScheduleStore(site.app).status().workers_report is True

@@ -86,7 +86,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
     else:
         yield "entries", states
-    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, "runs that nobody starts"))
+    unstarted = "run unstarted" if found.unstarted == 1 else "runs unstarted"
+    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, unstarted))
     if any(number for number, _ in results):
         yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
     if not found.workers_report:

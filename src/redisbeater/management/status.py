@@ -211,7 +211,8 @@ class Status:
         refusal: why the server refuses changes, and what to do; empty: it takes them, or does not say.
         failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
         unstarted: how many runs no worker has started for half a minute.
-        workers_report: False: no worker has ever reported a run, and one waits for half a minute, or 20 were sent.
+        workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
+            expired, or 20 were sent.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
     """
@@ -306,7 +307,8 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
     redis, config = context.redis, context.config
     found = redis.measures.read()
     beats, (holder, left) = tuple(beats_of(found.beats)), found.lock if config.lock_key else ("", None)
-    has_waited = found.unstarted > 0 or found.total("SENT") >= UNREPORTED
+    has_lost = any(name.startswith(("LOST ", "EXPIRED ")) for name in found.totals)
+    has_waited = found.unstarted > 0 or has_lost or found.total("SENT") >= UNREPORTED
     status = Status(
         now=found.now,
         address=redis.address,
