@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from click.testing import Result as CommandResult
 from run_site import RunSite
 
-from redisbeater import ScheduleStore
+from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.management.runs.results import read_failures
 from redisbeater.model.run import Kind, State
@@ -242,9 +242,85 @@ def test_why_says_how_many_runs_wait_for_a_worker(site: RunSite) -> None:
     site.clock.go_on(31)
 
     assert why(site) == (
-        "queued: 3 runs wait in the default queue, none started; no worker has ever reported: check that"
-        " redisbeater.runs is in their imports setting."
+        "queued: 3 runs wait in the default queue, the oldest for 31 s, none started; no worker has ever reported: check"
+        " that redisbeater.runs is in their imports setting."
     )
+
+
+def test_why_says_that_runs_wait_however_young_the_newest_is(site: RunSite) -> None:
+    end(site, "before", S.SUCCESS)
+    for number in range(14):
+        site.send(f"a{number}")
+        site.clock.go_on(3)
+
+    assert why(site) == (
+        "queued: 14 runs wait in the default queue, the oldest for 42 s, none started: does a worker consume it?"
+    )
+
+
+def test_why_says_that_a_triggered_run_waits_in_a_queue(site: RunSite) -> None:
+    end(site, "before", S.SUCCESS)
+    RedisScheduleEntry("report", "proj.work", 60.0, options={"queue": "slow"}, app=site.app).save()
+    site.send("a", kind=Kind.TRIGGER)
+    site.clock.go_on(31)
+
+    assert why(site) == "queued: 1 run waits in queue slow for 31 s, none started: does a worker consume it?"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [(S.LOST, "LOST"), (S.EXPIRED, "no worker had started it before its deadline")]
+)
+def test_why_says_first_that_nobody_has_executed_its_runs(site: RunSite, state: State, reason: str) -> None:
+    for run_id in "ab":
+        site.send(run_id)
+        run = site.runs.run(run_id)
+        assert run is not None
+        site.runs.lose(run, state)
+
+    assert why(site).startswith(f"failed: Failed the last 2 times, since {site.clock.now:%H:%M:%S}: {reason}. Next run")
+
+
+def test_why_says_that_its_runs_fail_before_it_says_that_they_wait(site: RunSite) -> None:
+    end(site, "a")
+    site.send("b")
+    site.clock.go_on(31)
+
+    assert why(site).startswith("failed: Failed the last time, at ")
+    assert why(site).endswith(": FAILURE. 1 run waits in the default queue for 31 s, none started: does a worker consume it?")
+
+
+def test_why_says_that_its_runs_fail_while_the_next_one_is_sent(site: RunSite) -> None:
+    end(site, "a")
+    site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp()})
+    site.claim()
+
+    answer = ScheduleStore(site.app).why("report")
+    assert (answer.verdict, ". Being sent now: due since " in answer.sentence) == ("failed", True)
+
+
+def test_why_says_since_when_runs_fail_also_where_the_first_of_them_is_not_kept(site: RunSite) -> None:
+    end(site, "a0")
+    since = site.clock.now
+    for number in range(1, 8):  # five are kept
+        end(site, f"a{number}")
+
+    assert f"Failed the last 8 times, since {since:%H:%M:%S}: " in why(site)
+
+
+def test_why_says_of_an_entry_that_failures_disabled_what_the_error_was(site: RunSite) -> None:
+    site.send("a")
+    site.start("a")
+    site.finish("a", S.FAILURE, error="ValueError: no feed")
+    ScheduleStore(site.app).disable("report", by="redisbeater", note="3 failures in a row")
+
+    answer = ScheduleStore(site.app).why("report")
+    assert answer.verdict == "disabled"
+    assert answer.sentence.startswith("Disabled since ")
+    assert ' by redisbeater: "3 failures in a row". It runs again when it is enabled. Failed the last time, at ' in (
+        answer.sentence
+    )
+    assert answer.sentence.endswith(": ValueError: no feed.")
+    assert answer.evidence[0].text.startswith("run a FAILURE")
 
 
 # -- the schedule
@@ -341,7 +417,7 @@ def test_list_says_what_became_of_runs(shop: RunSite) -> None:
     assert ", 1 failed, 1 waiting, 1 unstable" in found.splitlines()[0]
     assert column(found, "RESULT") == {
         "bad": "failed 2x: ValueError: no feed",
-        "odd": "unstable: 3 of 4 failed",
+        "odd": "unstable 3 of 4",
         "slow": "waits, 1 unstarted",
         "good": "ok",
         "new": "never ran",

@@ -119,7 +119,7 @@ class EntryView:
     @cached_property
     def ends(self) -> Ends:
         """How its last runs ended."""
-        return Ends.from_text(self.snapshot.ends if self.snapshot else "")
+        return Ends.from_text(self.snapshot.ends, self.snapshot.failures) if self.snapshot else Ends()
 
     @property
     def is_enabled(self) -> bool:
@@ -337,8 +337,10 @@ def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryVi
 def _with_result(entry: EntryView, runs: Sequence[RunBrief]) -> EntryView:
     if entry.snapshot is None or not entry.exists:
         return entry
-    queue = entry.stored.definition.options.get("queue") if entry.stored else None
-    return replace(entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or "")))
+    options = entry.stored.definition.options if entry.stored else {}
+    last, due = entry.last_run_at, entry.last_due_at
+    found = result_of(entry.ends, runs, entry.snapshot.now, options=options, last=last, due=due)
+    return replace(entry, result=found)
 
 
 @dataclass(frozen=True, kw_only=True)
