@@ -314,7 +314,7 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
     client.set(f"{prefix}:id", "8f3e")
     write(client, prefix, "web1:4121:5f0c9a1e")
     write(client, prefix, "web2:977:aa", role="standby")
-    client.hset(f"{prefix}price feed", "definition", "{}")
+    ScheduleStore(app).create("price feed", "t", 60.0)
     client.zadd(f"{prefix}:schedule", {f"{prefix}price feed": ago(client, 1920)})
 
     result = run(app, "status")

@@ -242,8 +242,8 @@ def test_why_says_how_many_runs_wait_for_a_worker(site: RunSite) -> None:
     site.clock.go_on(31)
 
     assert why(site) == (
-        "queued: 3 runs wait in the default queue, the oldest for 31 s, none started; no worker has ever reported: check"
-        " that redisbeater.runs is in their imports setting."
+        "queued: 3 runs wait in the default queue, the oldest for 31 s, none started; no worker has ever reported:"
+        " check that redisbeater.runs is in their imports setting."
     )
 
 
@@ -286,7 +286,9 @@ def test_why_says_that_its_runs_fail_before_it_says_that_they_wait(site: RunSite
     site.clock.go_on(31)
 
     assert why(site).startswith("failed: Failed the last time, at ")
-    assert why(site).endswith(": FAILURE. 1 run waits in the default queue for 31 s, none started: does a worker consume it?")
+    assert why(site).endswith(
+        ": FAILURE. 1 run waits in the default queue for 31 s, none started: does a worker consume it?"
+    )
 
 
 def test_why_says_that_its_runs_fail_while_the_next_one_is_sent(site: RunSite) -> None:

@@ -16,12 +16,12 @@ from redisbeater.management.why.facts import (
     says_disabled,
     since_nobody_leads,
 )
-from redisbeater.management.why.runs import failures, in_the_way, run_evidence, unstarted, with_result
+from redisbeater.management.why.runs import failures, in_the_way, quoted_argument, run_evidence, unstarted, with_result
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules.zones import in_zone
-from redisbeater.times import duration_words
+from redisbeater.times import duration_words, from_iso
 
 #: The words of an entry's log that say whether it may run.
 _STATES = ("enabled", "disabled", "finished", "created")
@@ -127,8 +127,15 @@ def _pace(facts: Facts) -> str:
 
 
 def _broken(facts: Facts) -> Answer:
-    since = f" (since {facts.problem_since})" if facts.problem_since else ""
-    return Answer(verdict="broken", sentence=f"Broken: {facts.problem}{since}", evidence=facts.recent())
+    since = from_iso(facts.problem_since)
+    when = f" (since {facts.time(since)})" if since else ""
+    name, file = quoted_argument(facts.name), "entry.json"
+    steps = f"show {name} --definition > {file}, correct that, delete {name}, create --json-file {file}"
+    retry = f". If the reason is gone: broken --retry {name}" if since else ""
+    advice = f"To correct it: {steps}{retry}"
+    if not facts.exists:
+        advice = "It is not stored: correct it in the code that declares it"
+    return Answer(verdict="broken", sentence=f"Broken: {facts.problem}{when}", evidence=facts.recent(), advice=advice)
 
 
 def _disabled(facts: Facts, policy: ResolvedPolicy) -> Answer:
@@ -138,7 +145,9 @@ def _disabled(facts: Facts, policy: ResolvedPolicy) -> Answer:
     if line is None or not says_disabled(line) or line.last is None:
         sentence = "Disabled; its log does not say since when."
     elif line.what == "created":
-        sentence = f"Disabled since it was created {facts.time(line.last)}{author_of(line)}. It runs once it is enabled."
+        sentence = (
+            f"Disabled since it was created {facts.time(line.last)}{author_of(line)}. It runs once it is enabled."
+        )
     else:
         sentence = f"Disabled since {facts.time(line.last)}{author_of(line)}. It runs again when it is enabled."
     if facts.result is None or facts.result.result is not Result.FAILED:

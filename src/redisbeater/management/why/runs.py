@@ -44,7 +44,9 @@ def unstarted(facts: Facts) -> Answer | None:
         hint = ": does a worker consume it?" if facts.workers_report else f"{_reporting(facts)}."
         since = duration_words(facts.now - found.waiting_since)
         runs = "1 run waits" if found.waiting == 1 else f"{found.waiting} runs wait"
-        sentence = f"{runs} in {_queue(facts)}{', the oldest' if found.waiting > 1 else ''} for {since}, none started{hint}"
+        sentence = (
+            f"{runs} in {_queue(facts)}{', the oldest' if found.waiting > 1 else ''} for {since}, none started{hint}"
+        )
         return Answer(verdict="queued", sentence=sentence, evidence=(run_evidence(facts, sent[-1]), *facts.recent()))
     if run is None or run.is_final or run.sent_at is None or facts.now - run.sent_at < SOON:
         return None
@@ -112,12 +114,13 @@ def _advice(facts: Facts, run: Run) -> str:
     look = f"next look {_clock(facts, following)}. " if following else ""
     if run.state is State.SENT:
         until = f"until {_clock(facts, run.lease_end)}" if run.lease_end else "for redisbeater_run_queue_timeout"
-        now = f"To send one now: trigger {_argument(facts.name)} --overlap allow"
+        now = f"To send one now: trigger {quoted_argument(facts.name)} --overlap allow"
         return f"{look}{now}. stop only asks its worker; if none gets it, it is in the way {until}"
-    return f"{look}To let them overlap: update {_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
+    return f"{look}To let them overlap: update {quoted_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
 
 
-def _argument(name: str) -> str:
+def quoted_argument(name: str) -> str:
+    """Return the name of an entry as a shell takes it."""
     plain = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     return name if plain else f'"{name}"'
 
