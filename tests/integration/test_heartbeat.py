@@ -325,7 +325,7 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
         "leader     web1:4121 for 3 d 4 h, lock 15 s, last pass 0.4 s ago, celery 5.7.0, redisbeater 1.0",
         "standby    web2:977 (seen 0.4 s ago)",
         "due now    1, oldest late 32 min (price feed)     since it leads: 1,212 sent, 34 refused, 3 skipped",
-        "broker     redis, reachable     broken 0, failing 0",
+        "broker     redis, reachable     broken 0, not sent 0",
         "paused     no",
     ]
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from celery import Celery
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from run_site import RunSite
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.management.runs.results import read_failures
+from redisbeater.management.search import Search
 from redisbeater.model.run import Kind, State
 
 S = State
@@ -440,7 +442,31 @@ def test_a_listing_is_filtered_by_results(shop: RunSite, results: str, names: se
 def test_a_listing_begins_with_what_failed_where_it_is_sorted_by_result(shop: RunSite) -> None:
     names = call(shop.app, "list", "--sort", "result", "--names").stdout.split()
 
-    assert names[:2] == ["bad", "odd"]
+    assert names == ["bad", "slow", "odd", "good", "new"]
+
+
+def test_a_page_by_result_begins_with_what_waits_also_where_nothing_has_ended(shop: RunSite) -> None:
+    assert [entry.name for entry in Search(shop.context, sort="result").page(1, 3).entries] == ["bad", "slow", "odd"]
+
+
+def test_what_cannot_be_sent_comes_before_what_failed(shop: RunSite) -> None:
+    shop.client.hset(shop.keys.entry("odd"), "definition", "{")
+
+    assert call(shop.app, "list", "--sort", "result", "--names").stdout.split()[:2] == ["odd", "bad"]
+
+
+def test_a_result_has_a_colour_on_a_terminal(shop: RunSite) -> None:
+    found = CliRunner().invoke(redisbeater, ["list"], obj=SimpleNamespace(app=shop.app), color=True).output
+
+    for word, colour in (("failed", "red"), ("waits", "yellow"), ("unstable", "yellow"), ("never", "blue")):
+        assert click.style(word, fg=colour) in found
+
+
+def test_show_says_what_runs_now_beside_what_failed(shop: RunSite) -> None:
+    shop.send("now", "bad")
+    shop.start("now", holder="w1:2:b")
+
+    assert "failed 2x: ValueError: no feed; running for 0 ms" in call(shop.app, "show", "bad").output
 
 
 def test_the_json_of_an_entry_has_its_result(shop: RunSite) -> None:

@@ -116,6 +116,11 @@ class EntryView:
             return "broken"
         return self.stored.state
 
+    @property
+    def state_words(self) -> str:
+        """Its state for people: "failing" would say that its runs fail."""
+        return "not sent" if self.state == "failing" else self.state
+
     @cached_property
     def ends(self) -> Ends:
         """How its last runs ended."""

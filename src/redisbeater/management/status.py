@@ -498,7 +498,7 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
     if terms.strict and status.broken:
         yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
-        yield "entries", f"{status.failing:,} failing"
+        yield "entries", f"{status.failing:,} not sent"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
 

@@ -468,7 +468,7 @@ class RunStore:
         return [self._keys.name(member) for member in members if self._keys.is_entry(member)]
 
     def failed_since(self, name: str) -> datetime | None:
-        """Return since when each run of an entry fails, aware UTC; None: its last run has not failed."""
+        """Return since when each run of an entry fails, aware UTC, or None if its last run has not failed."""
         key = self._keys.entry(name)
         score = unless_wrong_type(self._connection, lambda client: client.zscore(self._keys.failed, key))
         return None if score is None else from_unix(score)

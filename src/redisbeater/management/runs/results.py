@@ -169,7 +169,7 @@ class EntryResult:
 
     @property
     def activity(self) -> str:
-        """What its runs do now, whatever the last ones have come to; empty: nothing is known of that."""
+        """What its runs do now, beside the result of the last ones, or an empty text."""
         if self.waiting:
             where = f" in queue {shown(self.queue)}" if self.queue else ""
             return f"waits{where}, {self.waiting} unstarted"
@@ -247,7 +247,7 @@ def result_of(
 
 
 def _lateness(runs: Sequence[RunBrief | Run], last: datetime | None, due: datetime | None) -> timedelta | None:
-    """Return how long after it was due the run of the last fire time was sent, or started; None: that is not known.
+    """Return how long after it was due the run of the last fire time was sent, or started, or None if unknown.
 
     Others are not late: a run that makes up for a fire time, or was triggered with one, is sent long after it.
     """
