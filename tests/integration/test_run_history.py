@@ -133,7 +133,7 @@ def test_a_history_without_a_match_does_not_say_that_nothing_is_kept(
     log("a")  # leaves no line, such as that of its creation
     write("a", "one", "SUCCESS", fire_time="23:00:00")
 
-    for selection in (("--state", "FAILURE"), ("--since", "+1d")):
+    for selection in (("--state", "FAILURE"), ("--since", "now")):
         for name in ((), ("a",)):
             words = run(app, "history", *name, *selection).stdout
             assert words == "nothing is kept that --state and --since select; without them all that is kept is shown\n"
@@ -201,11 +201,23 @@ def test_secrets_in_errors_are_blanked(store: ScheduleStore, write: Write) -> No
     assert [run.error for run in store.history("report", states=["FAILURE"])] == ['KeyError: {"password": "***"}']  # type: ignore[union-attr]
 
 
+def test_a_bare_duration_behind_since_means_ago(store: ScheduleStore, app: Celery, write: Write) -> None:
+    store.create("report", "t", 60)
+    write("report", "one", "SUCCESS", fire_time="23:00:00")
+
+    def found(since: str) -> bool:
+        return "SUCCESS" in run(app, "history", "report", "--since", since).stdout
+
+    assert [found("25m"), found("1h")] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (("history", "report", "--state", "FAILED"), "Error: --state: expected BUFFERED, SENT, "),
         (("history", "report", "--since", "soon"), "Error: --since 'soon': expected a time"),
+        (("history", "report", "--since", "last week"), "Error: --since 'last week': expected a time such as 2026-"),
+        (("history", "report", "--since", "+2h"), "Error: --since '+2h': expected a time such as 2026-11-23T09:00, "),
         (("run", "nobody"), "Error: no run 'nobody' is kept; history NAME --long shows"),
     ],
 )

@@ -720,6 +720,21 @@ def test_the_command_reads_times_as_people_write_them_and_prints_json(
     assert (answer["verdict"], list(answer)) == ("ran", ["verdict", "sentence", "evidence", "advice"])
 
 
+@pytest.mark.parametrize(("at", "verdict"), [("2d", "ran"), ("+34h", "waits")])
+def test_a_bare_duration_behind_at_means_ago(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str, due: Write, at: str, verdict: str
+) -> None:
+    report(store)
+    ran(client, prefix, "report", "2026-11-20T09:00")
+    due("report", "2026-11-23T09:00")
+
+    result = command(
+        app, "report", "--at", at, "--json", "--now", "2026-11-22T09:00" if at == "2d" else "2026-11-21T23:00"
+    )
+
+    assert json.loads(result.output)["verdict"] == verdict
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
