@@ -588,3 +588,35 @@ def test_workers_that_have_reported_once_do_report_while_a_run_waits(site: RunSi
     site.clock.go_on(31)
 
     assert ScheduleStore(site.app).status().workers_report is True
+
+
+# -- lint
+
+
+def lint(site: RunSite) -> dict[tuple[str, str], str]:
+    """Return what lint says of the runs of entries, by rule and name."""
+    found = json.loads(call(site.app, "lint", "--json").output)
+    return {(each["rule"], each["name"]): f"{each['severity']}: {each['text']}" for each in found}
+
+
+def test_lint_finds_entries_that_fail_each_time_and_those_that_fail_now_and_then(shop: RunSite) -> None:
+    assert ("runs-fail", "bad") not in lint(shop), "two failures may be chance"
+    shop.send("again", "bad")
+    shop.start("again")
+    shop.finish("again", S.FAILURE, error="ValueError: no feed")
+
+    found = lint(shop)
+    assert found["runs-fail", "bad"] == "error: failed 3x: ValueError: no feed"
+    assert found["unstable", "odd"] == "warning: unstable 3 of 4 runs failed: ValueError: no feed"
+    assert {name for rule, name in found if rule in ("runs-fail", "unstable")} == {"bad", "odd"}
+
+
+def test_lint_finds_runs_that_wait_in_a_queue(shop: RunSite) -> None:
+    assert lint(shop)["unstarted", "slow"] == "warning: waits, 1 unstarted: does a worker consume that queue?"
+
+
+def test_lint_leaves_the_runs_of_disabled_entries_alone(shop: RunSite) -> None:
+    for name in ("odd", "slow"):
+        ScheduleStore(shop.app).disable(name)
+
+    assert {name for rule, name in lint(shop) if rule in ("unstable", "unstarted")} == set()

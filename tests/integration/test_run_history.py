@@ -459,8 +459,12 @@ def test_lint_finds_runs_that_take_longer_than_the_time_between_them(
     assert "no-deadline" not in found
 
 
-def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., Celery]) -> None:
-    app = make_app(redisbeater_track_runs=True, redisbeater_run_history_limit=10_000)
+@pytest.mark.parametrize(
+    ("keeps", "text"), [(True, "runs and tracebacks take up to 261 MB"), (False, "runs take up to 260 MB")]
+)
+def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., Celery], keeps: bool, text: str) -> None:
+    settings = {"redisbeater_run_history_limit": 10_000, "redisbeater_run_tracebacks": keeps}
+    app = make_app(redisbeater_track_runs=True, **settings)
     with ScheduleStore(app).bulk() as bulk:
         for number in range(36):
             bulk.upsert(RedisScheduleEntry(f"sync {number}", "t", 60, overlap="skip", app=app, jitter=30))
@@ -468,7 +472,7 @@ def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., C
     found = findings(app)
 
     assert found["no-deadline"][1].startswith("overlap skip: a message that is lost holds up the next runs")
-    assert found["memory"][1].startswith("36 entries x 10,000 runs take up to 260 MB of Redis")
+    assert found["memory"][1].startswith(f"36 entries x 10,000 {text} of Redis")
 
 
 def test_lint_finds_fields_that_have_no_effect_without_records(make_app: Callable[..., Celery]) -> None:
