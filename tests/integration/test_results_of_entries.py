@@ -260,6 +260,18 @@ def test_why_says_that_runs_wait_however_young_the_newest_is(site: RunSite) -> N
     )
 
 
+def test_of_more_than_thirty_runs_that_wait_nobody_says_that_there_are_thirty(site: RunSite) -> None:
+    site.client.hset(site.keys.totals, "STARTED", 1)
+    for number in range(31):
+        site.send(f"a{number}")
+        site.clock.go_on(2)
+
+    assert why(site) == (
+        "queued: 30+ runs wait in the default queue, the oldest for 1 min, none started: does a worker consume it?"
+    )
+    assert "waits, 30+ unstarted" in call(site.app, "list").output
+
+
 def test_why_says_that_a_triggered_run_waits_in_a_queue(site: RunSite) -> None:
     end(site, "before", S.SUCCESS)
     RedisScheduleEntry("report", "proj.work", 60.0, options={"queue": "slow"}, app=site.app).save()
@@ -613,6 +625,15 @@ def test_lint_finds_entries_that_fail_each_time_and_those_that_fail_now_and_then
 
 def test_lint_finds_runs_that_wait_in_a_queue(shop: RunSite) -> None:
     assert lint(shop)["unstarted", "slow"] == "warning: waits, 1 unstarted: does a worker consume that queue?"
+
+
+def test_lint_says_once_that_workers_do_not_report(site: RunSite) -> None:
+    site.send("a")
+    site.clock.go_on(31)
+
+    found = lint(site)
+    assert found["no-reports", ""] == "error: workers do not report: is redisbeater.runs installed there?"
+    assert {rule for rule, _ in found} == {"no-reports"}
 
 
 def test_lint_leaves_the_runs_of_disabled_entries_alone(shop: RunSite) -> None:

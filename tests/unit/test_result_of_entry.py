@@ -70,7 +70,8 @@ def test_a_failure_without_an_error_says_what_became_of_the_run(letters: str, wo
 def test_more_failures_in_a_row_than_there_are_letters_are_counted() -> None:
     assert Ends.from_text(f"{'F' * 30} 1795435200", "1078").failed_in_a_row == 1078
     assert Ends.from_text(f"S{'F' * 29} 1795435200", "1078").failed_in_a_row == 29
-    assert Ends.from_text(f"{'F' * 30} 1795435200", "odd").failed_in_a_row == 30
+    assert Ends.from_text(f"{'F' * 30} 1795435200", "odd").times == "30+"
+    assert Ends.from_text(f"{'F' * 30} 1795435200", "1078").times == "1,078"
 
 
 def test_since_when_it_fails_is_not_known_of_more_failures_than_there_are_runs() -> None:

@@ -33,8 +33,10 @@ from redisbeater.management.lint_rules import (
     redbeat_lacks,
 )
 from redisbeater.management.registered import import_tasks, is_registered
+from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
+from redisbeater.management.status import read_overview
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
@@ -105,6 +107,9 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
+        if not read_overview(context)[0].workers_report:
+            self._findings = [each for each in self._findings if each.rule != "unstarted"]
+            self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
         self._findings += memory(context.config, len(names))
         return self._finished()
 

@@ -38,6 +38,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "never-fires": ("error", "an entry whose schedule has no fire time"),
     "broken": ("error", "an entry that cannot be read or planned"),
     "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
+    "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "dst-gap": ("warning", "a fire time within a year that the clocks skip"),

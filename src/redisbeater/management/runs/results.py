@@ -95,6 +95,12 @@ class Ends:
         return number if number < NEWEST else max(number, self.counted)
 
     @property
+    def times(self) -> str:
+        """How often it has failed in a row, in words: ``30+`` where nobody has counted further."""
+        number = self.failed_in_a_row
+        return f"{number}+" if number == NEWEST >= self.counted else f"{number:,}"
+
+    @property
     def last(self) -> str:
         """What is known of the last one where it has left no error: ``LOST``."""
         facts = next(((state, each) for state, each in STATES.items() if each.letter == self.letters[-1:]), None)
@@ -152,7 +158,7 @@ class EntryResult:
     def words(self) -> str:
         """The result for a column of a table: ``failed 11x: ValueError: no feed``."""
         if self.result is Result.FAILED:
-            times = f" {self.ends.failed_in_a_row:,}x" if self.ends.failed_in_a_row > 1 else ""
+            times = f" {self.ends.times}x" if self.ends.failed_in_a_row > 1 else ""
             return f"failed{times}: {self.reason}"
         if self.result is Result.UNSTABLE:
             return f"unstable {self.ends.failed} of {len(self.ends.letters)}"
@@ -168,11 +174,16 @@ class EntryResult:
         return self.error or self.ends.last
 
     @property
+    def waiting_words(self) -> str:
+        """How many of its runs wait for a worker, in words: ``30+`` where all that were looked at do."""
+        return f"{self.waiting}+" if self.waiting == NEWEST else str(self.waiting)
+
+    @property
     def activity(self) -> str:
         """What its runs do now, beside the result of the last ones, or an empty text."""
         if self.waiting:
             where = f" in queue {shown(self.queue)}" if self.queue else ""
-            return f"waits{where}, {self.waiting} unstarted"
+            return f"waits{where}, {self.waiting_words} unstarted"
         if self.running is None:
             return ""
         if self.usual is None:

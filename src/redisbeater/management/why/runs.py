@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from redisbeater.display import quoted
 from redisbeater.management.runs.history import late_words, lateness, outcome_words, running_time, usually
-from redisbeater.management.runs.results import EntryResult, Result
+from redisbeater.management.runs.results import NEWEST, EntryResult, Result
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State, sentence_of
@@ -42,8 +42,9 @@ def unstarted(facts: Facts) -> Answer | None:
     if found is not None and found.waiting_since is not None:
         sent = [each for each in facts.runs if each.state is State.SENT]
         hint = ": does a worker consume it?" if facts.workers_report else f"{_reporting(facts)}."
-        since = duration_words(facts.now - found.waiting_since)
-        runs = "1 run waits" if found.waiting == 1 else f"{found.waiting} runs wait"
+        oldest = sent[-1].sent_at if found.waiting == NEWEST else None  # there may be more than the result knows of
+        since = duration_words(facts.now - (oldest or found.waiting_since))
+        runs = "1 run waits" if found.waiting == 1 else f"{found.waiting_words} runs wait"
         sentence = (
             f"{runs} in {_queue(facts)}{', the oldest' if found.waiting > 1 else ''} for {since}, none started{hint}"
         )
@@ -68,7 +69,7 @@ def with_result(facts: Facts, plan: Answer) -> Answer:
 def failures(facts: Facts, found: EntryResult) -> str:
     """Return a sentence about the failures in a row of an entry: how many, since when, and the newest error."""
     times = found.ends.failed_in_a_row
-    often = "Failed the last time" if times == 1 else f"Failed the last {times:,} times"
+    often = "Failed the last time" if times == 1 else f"Failed the last {found.ends.times} times"
     since = f", {'at' if times == 1 else 'since'} {_clock(facts, found.since)}" if found.since else ""
     return f"{often}{since}: {found.reason}."
 
