@@ -260,6 +260,14 @@ def test_why_says_that_runs_wait_however_young_the_newest_is(site: RunSite) -> N
     )
 
 
+def test_why_says_that_a_triggered_run_is_executed_before_it_says_when_the_next_one_is(site: RunSite) -> None:
+    site.send("a", kind=Kind.TRIGGER)
+    site.start("a")
+    site.clock.go_on(33)
+
+    assert why(site).startswith("running: It runs for 33.0 s. Next run: ")
+
+
 def test_of_more_than_thirty_runs_that_wait_nobody_says_that_there_are_thirty(site: RunSite) -> None:
     site.client.hset(site.keys.totals, "STARTED", 1)
     for number in range(31):

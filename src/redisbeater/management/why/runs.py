@@ -55,15 +55,21 @@ def unstarted(facts: Facts) -> Answer | None:
 
 
 def with_result(facts: Facts, plan: Answer) -> Answer:
-    """Return an answer about what goes on or is to come, behind what went wrong with the last runs of the entry."""
+    """Return an answer about what is to come, behind what went wrong with the last runs, or what is executed now."""
     found = facts.result
-    if found is None or found.result not in (Result.FAILED, Result.UNSTABLE):
+    executed = next((run for run in facts.runs if run.state is State.STARTED), None)
+    if found is None:
         return plan
-    problem = f"Failed {found.ends.failed} of its last {len(found.ends.letters)} times, not the last time."
     if found.result is Result.FAILED:
-        problem = failures(facts, found)
+        first = failures(facts, found)
+    elif found.result is Result.UNSTABLE:
+        first = f"Failed {found.ends.failed} of its last {len(found.ends.letters)} times, not the last time."
+    elif found.result is Result.RUNNING and executed is not None:
+        first = of_run(facts, executed).sentence
+    else:
+        return plan
     following = plan.sentence.replace("Waits for its time:", "Next run:") if plan.verdict == "waits" else plan.sentence
-    return replace(plan, verdict=found.result.value, sentence=f"{problem} {following}")
+    return replace(plan, verdict=found.result.value, sentence=f"{first} {following}")
 
 
 def failures(facts: Facts, found: EntryResult) -> str:
