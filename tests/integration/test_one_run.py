@@ -236,7 +236,7 @@ def test_the_queue_that_runs_were_routed_to_is_named(site: RunSite, store: Sched
         "slow", "waits in queue slow, 2 unstarted"
     )  # fmt: skip
     site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
-    assert store.why("report").sentence.startswith("2 runs wait in queue slow, none started")
+    assert store.why("report").sentence.startswith("2 runs wait in queue slow, the oldest for 31 s, none started")
 
 
 # -- of the whole schedule

@@ -265,14 +265,14 @@ class Moment(NamedTuple):
     option: str
     text: str
 
-    def read(self, now: datetime, zone: tzinfo, *, is_past: bool = False) -> datetime:
-        """Return the instant; with ``is_past`` the newest that has passed where it may mean several.
+    def read(self, now: datetime, zone: tzinfo, *, is_past: bool = False, may_come: bool = True) -> datetime:
+        """Return the instant, as :func:`~redisbeater.times.read_time` does.
 
         Raises:
-            BadInput: it is no time.
+            BadInput: it is no time, or none that is accepted.
         """
         try:
-            return read_time(self.text, now=now, zone=zone, is_past=is_past)
+            return read_time(self.text, now=now, zone=zone, is_past=is_past, may_come=may_come)
         except ValueError as exc:
             raise BadInput(f"{self.option} {exc}") from exc
 

@@ -31,7 +31,7 @@ from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EntryExists
+from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.management.edit_report import EditReport, value_words
 from redisbeater.management.entry_words import (
     JSON_WORDS,
@@ -330,9 +330,14 @@ def update(
         (task_options if value is None and field in OPTION_WORDS else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")
-    report = store.edit(
-        name, task_options=task_options, if_version=if_version, dry_run=given.dry_run, **given.author, **fields
-    )
+    try:
+        report = store.edit(
+            name, task_options=task_options, if_version=if_version, dry_run=given.dry_run, **given.author, **fields
+        )
+    except InvalidEntry as exc:
+        if (answer := store.why(name)).verdict != "broken":
+            raise
+        raise BadInput(f"{shown(exc)}. {answer.advice}") from exc
     if given.as_json:
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:

@@ -194,6 +194,7 @@ class Edit:
             what,
             fields=fields if what == "changed" else None,
             until=self._until if what == "disabled" else None,
+            state="disabled" if what == "created" and self._switched_to == "disabled" else None,
             dropped_skips=self.dropped_skips or None,
             next=next_runs if what != "created" else None,
         )

@@ -116,10 +116,15 @@ class EntryView:
             return "broken"
         return self.stored.state
 
+    @property
+    def state_words(self) -> str:
+        """Its state for people: "failing" would say that its runs fail."""
+        return "not sent" if self.state == "failing" else self.state
+
     @cached_property
     def ends(self) -> Ends:
         """How its last runs ended."""
-        return Ends.from_text(self.snapshot.ends if self.snapshot else "")
+        return Ends.from_text(self.snapshot.ends, self.snapshot.failures) if self.snapshot else Ends()
 
     @property
     def is_enabled(self) -> bool:
@@ -346,12 +351,17 @@ def _with_result(entry: EntryView, runs: Sequence[RunBrief]) -> EntryView:
     if entry.snapshot is None or not entry.exists:
         return entry
     definition = entry.stored.definition if entry.stored else None
-    queue = definition.options.get("queue") if definition else None
     arguments = [definition.args, definition.kwargs] if definition and any(run.error for run in runs) else []
-    secrets = secrets_of(arguments, entry.context.config.redact)
-    return replace(
-        entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or ""), secrets=secrets)
+    found = result_of(
+        entry.ends,
+        runs,
+        entry.snapshot.now,
+        options=definition.options if definition else {},
+        last=entry.last_run_at,
+        due=entry.last_due_at,
+        secrets=secrets_of(arguments, entry.context.config.redact),
     )
+    return replace(entry, result=found)
 
 
 @dataclass(frozen=True, kw_only=True)

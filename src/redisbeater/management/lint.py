@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,13 +26,17 @@ from redisbeater.management.lint_rules import (
     of_arguments,
     of_definition,
     of_policies,
+    of_result,
     of_sentry,
     of_stored,
     overlapping,
     redbeat_lacks,
 )
 from redisbeater.management.registered import import_tasks, is_registered
+from redisbeater.management.runs.history import NO_REPORTS
+from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
+from redisbeater.management.status import read_overview
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
@@ -84,6 +88,7 @@ class Linter:
         self._findings: list[Finding] = []
         self._courses: list[FutureRuns] = []
         self._by_task: defaultdict[str, list[str]] = defaultdict(list)
+        self._failed: set[str] = set()
         import_tasks(context.app)
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
 
@@ -102,6 +107,9 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
+        if not read_overview(context)[0].workers_report:
+            self._findings = [each for each in self._findings if each.rule != "unstarted"]
+            self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
         self._findings += memory(context.config, len(names))
         return self._finished()
 
@@ -138,12 +146,20 @@ class Linter:
             return
         self._findings += of_stored(stored, context.defaults)
         self._findings += overlapping(stored, context.defaults, runs)
+        if context.config.track_runs and stored.definition.enabled:
+            self._add_result(stored, Ends.from_text(snapshot.ends, snapshot.failures), runs)
         if stored.state != "finished":
             self._add_definition(stored.definition)
         if context.redis.keys.prefix == _REDBEAT_PREFIX:
             self._check_redbeat(snapshot)
         if (course := _course(lambda: course_of(stored, context.defaults, context.codec))) is not None:
             self._courses.append(course)
+
+    def _add_result(self, stored: StoredEntry, ends: Ends, runs: Sequence[Run]) -> None:
+        definition = stored.definition
+        self._findings += of_result(definition.name, result_of(ends, runs, self._now, options=definition.options))
+        if ends.result is Result.FAILED:
+            self._failed.add(definition.name)
 
     def _new_course(self, definition: Definition) -> FutureRuns | None:
         return new_course(definition, self._now, self._context.defaults, self._context.codec)
@@ -198,7 +214,9 @@ class Linter:
         for task, names in self._by_task.items() if registered else ():
             if task not in registered and not task.startswith("celery."):
                 text = f"no worker has registered the task {task!r}"
-                yield from (Finding.of("unknown-task", name, text) for name in names)
+                for name in names:
+                    found = Finding.of("unknown-task", name, text)
+                    yield replace(found, severity="error") if name in self._failed else found
 
     def _registered(self) -> set[str]:
         try:

@@ -15,6 +15,7 @@ from redisbeater.display import json_fields, json_form, shown
 from redisbeater.exceptions import StoreError
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, pause_of, warning_of_lock
 from redisbeater.management.runs.history import NO_REPORTS
+from redisbeater.management.search import Search
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.run import ENDS, FINAL, SentCounts, State
 from redisbeater.store import Late, is_of_redbeat
@@ -198,7 +199,8 @@ class Status:
         now: the time of the Redis server.
         address, prefix: where the schedule is.
         id: its identity; empty: no beat has led yet.
-        entries, broken, failing: how many there are.
+        entries, broken, failing: how many there are. In a schedule of more than 1,000 entries, only those are counted
+            as broken that beat has met.
         lock: the token that the lock holds; empty: no beat holds it, or there is no lock.
         lock_timeout: how long a lock lasts that is not renewed; None: no lock is used.
         lock_left: how long the lock lasts from now on unless it is renewed; None: no beat holds it, or it never ends.
@@ -211,7 +213,8 @@ class Status:
         refusal: why the server refuses changes, and what to do; empty: it takes them, or does not say.
         failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
         unstarted: how many runs no worker has started for half a minute.
-        workers_report: False: no worker has ever reported a run, and one waits for half a minute, or 20 were sent.
+        workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
+            expired, or 20 were sent.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
     """
@@ -290,15 +293,29 @@ class Status:
         return json_form(found)
 
 
-def read_status(context: Context, *, details: bool = False) -> Status:
-    """Read the status of the schedule of an app; with ``details`` also what takes longer to read."""
+def read_status(context: Context, *, details: bool = False, counts_unread: bool = True) -> Status:
+    """Read the status of the schedule of an app.
+
+    Arguments:
+        context: the schedule.
+        details: whether to read also what takes longer.
+        counts_unread: whether entries count as broken that beat has not met yet.
+    """
     status, _ = read_overview(context)
     return replace(
         status,
+        broken=_count_broken(context, status) if counts_unread else status.broken,
         refusal=context.redis.refusal(),
         server=_read_server(context) if details else None,
         last_hour=read_last_hour(context, status.now) if details else None,
     )
+
+
+def _count_broken(context: Context, status: Status) -> int:
+    """Return how many entries are broken; those that beat has not met yet count too, where few enough are there."""
+    if status.entries > MOST_LOOKED_THROUGH:
+        return status.broken
+    return max(status.broken, len(Search(context, states=["broken"]).entries()))
 
 
 def read_overview(context: Context) -> tuple[Status, tzinfo]:
@@ -306,7 +323,8 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
     redis, config = context.redis, context.config
     found = redis.measures.read()
     beats, (holder, left) = tuple(beats_of(found.beats)), found.lock if config.lock_key else ("", None)
-    has_waited = found.unstarted > 0 or found.total("SENT") >= UNREPORTED
+    has_lost = any(name.startswith(("LOST ", "EXPIRED ")) for name in found.totals)
+    has_waited = found.unstarted > 0 or has_lost or found.total("SENT") >= UNREPORTED
     status = Status(
         now=found.now,
         address=redis.address,
@@ -339,6 +357,9 @@ def _read_server(context: Context) -> Server:
     offset = (asked_at + time.time()) / 2 - now.timestamp()
     return Server(facts=facts, now=now, clock_offset_ms=round(offset * 1000, 3))
 
+
+#: A schedule of so many entries at most is looked through for broken ones.
+MOST_LOOKED_THROUGH = 1_000
 
 T = TypeVar("T")
 
@@ -414,7 +435,7 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
     late_after = terms.max_late.total_seconds()
     try:
-        answer = answer_within(timeout, lambda: _asked(context, late_after))
+        answer = answer_within(timeout, lambda: _asked(context, late_after, terms.strict))
     except StoreError as exc:
         return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
     if answer is None:
@@ -427,9 +448,9 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
     return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
 
 
-def _asked(context: Context, late_after: float) -> tuple[Status, Late, list[str]]:
+def _asked(context: Context, late_after: float, is_strict: bool) -> tuple[Status, Late, list[str]]:
     """Return the status, what is late, and the names of entries that failed last."""
-    status = read_status(context)
+    status = read_status(context, counts_unread=is_strict)
     failed = context.redis.runs.newest_failed(MOST_FAILED) if status.failed else []
     return status, context.redis.failing.late(late_after), failed
 
@@ -477,7 +498,7 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
     if terms.strict and status.broken:
         yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
-        yield "entries", f"{status.failing:,} failing"
+        yield "entries", f"{status.failing:,} not sent"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
 

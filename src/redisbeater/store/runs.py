@@ -507,6 +507,12 @@ class RunStore:
         )
         return list(map(self._keys.name, known or ()))
 
+    def failed_since(self, name: str) -> datetime | None:
+        """Return since when each run of an entry fails, aware UTC, or None if its last run has not failed."""
+        key = self._keys.entry(name)
+        score = unless_wrong_type(self._connection, lambda client: client.zscore(self._keys.failed, key))
+        return None if score is None else from_unix(score)
+
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.
 

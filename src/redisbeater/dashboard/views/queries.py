@@ -277,7 +277,7 @@ class HistoryQuery:
             since=req.query("since").strip(),
             limit=whole(req.query("n"), 1, MOST, size),
             states=_states(req, problems),
-            start=read_value(req, "since", lambda text: past_time(req, text, zone), problems),
+            start=read_value(req, "since", lambda text: past_time(req, text, zone, may_come=False), problems),
             before=before,
             problems=problems,
         )
@@ -319,15 +319,15 @@ def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems
         return None
 
 
-def past_time(req: PageRequest, text: str, zone: tzinfo | None) -> datetime:
+def past_time(req: PageRequest, text: str, zone: tzinfo | None, *, may_come: bool = True) -> datetime:
     """Return the time that a text means in a zone, that of the schedule by default: the newest one that has passed.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or none that is accepted.
     """
     zone = zone or req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
-    return read_time(text, now=req.clock.now, zone=zone, is_past=True)
+    return read_time(text, now=req.clock.now, zone=zone, is_past=True, may_come=may_come)
 
 
 def _words(req: PageRequest) -> list[str]:

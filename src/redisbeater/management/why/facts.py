@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
@@ -13,7 +13,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line, shown_runs
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
-from redisbeater.management.runs.results import Ends, EntryResult, result_of
+from redisbeater.management.runs.results import Ends, EntryResult, Result, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -158,6 +158,11 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     return text + author_words(by, note)
 
 
+def says_disabled(line: LogLine | None) -> bool:
+    """Return whether the line of a log says that the entry is disabled from then on."""
+    return line is not None and (line.what == "disabled" or line.details.get("state") == "disabled")
+
+
 def author_of(line: LogLine | None) -> str:
     """Return who made the change of a line, and why; empty where nothing is known of that."""
     return author_words(line.details.get("by"), line.details.get("note")) if line else ""
@@ -188,7 +193,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         raise EntryNotFound(name)
     of_zone = context.in_zone(snapshot.zone)
     runs = _runs(context, name)
-    queue = stored.definition.options.get("queue") if stored else None
+    policy = ResolvedPolicy.of(stored.definition, of_zone.defaults).afresh() if stored else None
     found = redis.measures.read()
     beats, lock = beats_of(found.beats), found.lock if context.config.lock_key else ("", None)
     return Facts(
@@ -197,7 +202,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         zone=stored.definition.zone(of_zone.zone) if stored else of_zone.zone,
         exists=snapshot.exists,
         stored=stored,
-        policy=ResolvedPolicy.of(stored.definition, of_zone.defaults).afresh() if stored else None,
+        policy=policy,
         problem=report.get("reason", "") or problem,
         problem_since=report.get("since", ""),
         is_claimed=snapshot.is_claimed,
@@ -210,13 +215,29 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         max_rate=context.config.max_rate,
         refusal=redis.refusal(),
         runs=runs,
-        result=result_of(Ends.from_text(snapshot.ends), runs, now or snapshot.now, queue=str(queue or ""))
-        if context.config.track_runs
-        else None,
+        result=_result(context, snapshot, stored, policy, runs, now) if context.config.track_runs else None,
         beats=beats,
         longest_pass=longest_pass(max_interval),
         workers_report=not context.config.track_runs or found.total("STARTED") > 0,
     )
+
+
+def _result(
+    context: Context,
+    snapshot: Snapshot,
+    stored: StoredEntry | None,
+    policy: ResolvedPolicy | None,
+    runs: Sequence[Run],
+    now: datetime | None,
+) -> EntryResult:
+    """Return the result of an entry, with the time since when it fails also where that run is not kept any more."""
+    options, last = (stored.definition.options, stored.meta.last_run_at) if stored else ({}, None)
+    due = policy.due_at(last) if policy and last else None
+    ends = Ends.from_text(snapshot.ends, snapshot.failures)
+    found = result_of(ends, runs, now or snapshot.now, options=options, last=last, due=due)
+    if found.result is not Result.FAILED or found.since is not None:
+        return found
+    return replace(found, since=context.redis.runs.failed_since(snapshot.name))
 
 
 def _runs(context: Context, name: str) -> Sequence[Run]:
