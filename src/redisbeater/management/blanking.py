@@ -15,21 +15,25 @@ from redisbeater.redaction import BLANK, names_secret, redacted, redacted_text, 
 
 
 def shown_run(context: Context, run: Run) -> Run:
-    """Return a run as people see it: without its payload, and with the secrets in its texts blanked."""
-    error, result, note = blanked(context, run, run.error, run.result, run.note)
-    return replace(run, payload="", error=error, result=result, note=note)
-
-
-def blanked(context: Context, run: Run, *texts: str) -> list[str]:
-    """Return texts about a run, which was read with its payload, with the secrets in them blanked.
+    """Return a run as people see it: without its payload, and with the secrets in its texts blanked.
 
     Those are what keys of arguments name as secret: behind such keys, and wherever else the text has the same value.
     """
-    patterns = context.config.redact
-    secrets: list[str] = []
+    patterns, secrets = context.config.redact, _secrets(context, run)
+    error, result, note = (redacted_text(text, patterns, secrets) for text in (run.error, run.result, run.note))
+    return replace(run, payload="", error=error, result=result, note=note)
+
+
+def shown_traceback(context: Context, run: Run) -> str:
+    """Return where the error of a run, read with its payload, was raised, as people see it; empty where unknown."""
+    text = context.redis.runs.traceback(run.id)
+    return redacted_text(text, context.config.redact, _secrets(context, run))
+
+
+def _secrets(context: Context, run: Run) -> list[str]:
     with suppress(InvalidEntry):  # none is kept, or another program wrote it
-        secrets = list(secrets_of(vars(Payload.from_text(run.payload)), patterns))
-    return [redacted_text(text, patterns, secrets) for text in texts]
+        return list(secrets_of(vars(Payload.from_text(run.payload)), context.config.redact))
+    return []
 
 
 def redacted_line(context: Context, line: LogLine) -> LogLine:

@@ -24,7 +24,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management import pausing
-from redisbeater.management.blanking import redacted_line, shown_run
+from redisbeater.management.blanking import redacted_line, shown_run, shown_traceback
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, enable_many
 from redisbeater.management.edit_report import EditReport, draft, edit_entry
 from redisbeater.management.entry_view import with_results
@@ -44,7 +44,6 @@ from redisbeater.management.runs.history import (
     read_details,
     read_history,
     read_run,
-    read_traceback,
     wait_for_end,
 )
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
@@ -442,7 +441,7 @@ class ScheduleStore:
         Raises:
             RunNotFound: as for :meth:`run`.
         """
-        return read_traceback(self._context, read_run(self._context, run_id))
+        return shown_traceback(self._context, read_run(self._context, run_id))
 
     def failures(self, *, since: datetime | None = None, before: datetime | None = None) -> Failures:
         """Return the newest failures of the schedule, grouped by entry and error, the group of the newest one first.

@@ -174,9 +174,6 @@ SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
 #: How many runs of an entry are looked through for those that repeat one.
 MOST_RESTARTS = 1_000
 
-#: Bytes of a traceback, packed and unpacked; a longer one is not ours.
-MOST_PACKED, MOST_TRACEBACK = 50_000, 100_000
-
 #: How many leases one script renews: it keeps the server busy for a millisecond or two.
 RENEW_PAGE = 250
 
@@ -440,13 +437,9 @@ class RunStore:
 
     def traceback(self, run_id: str) -> str:
         """Return where the error of a run was raised; empty where that is not kept."""
-        key = self._keys.traceback_of(run_id)
-        stored = unless_wrong_type(
-            self._connection, lambda client: client.get(key) if client.strlen(key) <= MOST_PACKED else None
-        )
+        stored = unless_wrong_type(self._connection, lambda client: client.get(self._keys.traceback_of(run_id)))
         try:
-            packed = b85decode(stored or "")
-            return zlib.decompressobj().decompress(packed, MOST_TRACEBACK).decode() if stored else ""
+            return zlib.decompress(b85decode(stored or "")).decode() if stored else ""
         except (ValueError, zlib.error):  # another program wrote it
             return ""
 

@@ -16,7 +16,7 @@ from redisbeater.display import did_you_mean, json_fields, json_form, quoted
 from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RunNotFound, StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
-from redisbeater.management.blanking import blanked, redacted_line, shown_run
+from redisbeater.management.blanking import redacted_line, shown_run, shown_traceback
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_number
@@ -312,15 +312,10 @@ def read_details(context: Context, run: Run, entry: EntryResult | None) -> RunDe
         kwargs=shown.get("kwargs"),
         arguments_note=note,
         queue=run.queue or (_queue_of(context, sent.options) if sent else ""),
-        traceback=read_traceback(context, run),
+        traceback=shown_traceback(context, run),
         restarted_as=tuple(context.redis.runs.restarts_of(run)),
         entry=entry,
     )
-
-
-def read_traceback(context: Context, run: Run) -> str:
-    """Return where the error of a run, which was read with its payload, was raised, without secrets."""
-    return blanked(context, run, context.redis.runs.traceback(run.id))[0]
 
 
 def _sent(context: Context, run: Run) -> tuple[Payload | None, str]:
