@@ -115,14 +115,31 @@ def test_a_search_ends_after_a_second_and_says_that_it_has_not_seen_everything(
     site: RunSite, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redisbeater.store.runs, "SEARCH_SECONDS", 0.0)
-    site.send(FIRST)
-    others = [f"others:{number}" for number in range(20_000)]
+    others = [f"others:{number}" for number in range(50_000)]
     site.client.mset(dict.fromkeys(others, ""))
 
-    with pytest.raises(RunNotFound, match=r"of what was seen in a second of searching; (pass the whole id|runs are)"):
+    with pytest.raises(RunNotFound, match=r"is kept, of what was seen in a second of searching; runs are"):
         store.run(FIRST[:8])
 
-    assert store.run(FIRST).id == FIRST
+    site.client.delete(*others)
+
+
+def test_a_search_that_does_not_see_everything_names_runs_that_are_active_or_failed(
+    site: RunSite, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redisbeater.store.runs, "SEARCH_SECONDS", 0.0)
+    end(site, FIRST)
+    site.send(OTHER)
+    others = [f"others:{number}" for number in range(50_000)]
+    site.client.mset(dict.fromkeys(others, ""))
+
+    for run_id in (FIRST, OTHER):
+        named = (
+            f"1 run begins with '{run_id[:8]}', of what was seen in a second of searching; pass the whole id: {run_id} "
+        )
+        with pytest.raises(RunNotFound, match=f"^{named}"):
+            store.run(run_id[:8])
+        assert store.run(run_id).id == run_id
     site.client.delete(*others)
 
 

@@ -173,7 +173,7 @@ DROP_SECONDS = 10
 MOST_NAMED = 10_000
 
 #: How long runs are searched by the begin of their ids, and how many keys one step looks at.
-SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
+SEARCH_SECONDS, SEARCH_PAGE = 1.0, 5_000
 
 #: How many runs of an entry are looked through for those that repeat one.
 MOST_RESTARTS = 1_000
@@ -450,11 +450,16 @@ class RunStore:
             return ""
 
     def find(self, start: str, limit: int = 20) -> FoundRuns:
-        """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds."""
+        """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds.
+
+        The newest failures, and runs that are active, are found in any case.
+        """
         key, until = self._keys.run(start), time.monotonic() + SEARCH_SECONDS
+        listed = [*self._members(self._keys.failures, "+inf", "-inf", 0, SEARCH_PAGE)]
+        listed += self._members(self._keys.active, "+inf", "-inf", 0, SEARCH_PAGE)
 
         def search(client: Any) -> FoundRuns:
-            found: dict[str, None] = {}
+            found = dict.fromkeys(each for each in listed if each.startswith(key))
             cursor, is_over = _scan(client, 0, key, found), False
             while cursor and not is_over:
                 cursor = _scan(client, cursor, key, found)
