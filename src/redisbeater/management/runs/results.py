@@ -216,6 +216,7 @@ def result_of(
     options: Mapping[str, Any] = MappingProxyType({}),
     last: datetime | None = None,
     due: datetime | None = None,
+    since: datetime | None = None,
 ) -> EntryResult:
     """Return the result of an entry.
 
@@ -226,6 +227,7 @@ def result_of(
         options: those of its runs, of which it takes ``queue`` and ``countdown``.
         last: the last fire time of which a run was sent.
         due: when that run was due, which a jitter may have put off.
+        since: since when its runs fail, where the caller knows it; else it is taken from the runs.
     """
     runs = runs[:NEWEST]
     sent = [run.sent_at for run in runs if run.state is State.SENT and run.sent_at]
@@ -245,7 +247,7 @@ def result_of(
     return EntryResult(
         result=result,
         ends=ends,
-        since=_failing_since(runs, ends.failed_in_a_row) if result is Result.FAILED else None,
+        since=since or (_failing_since(runs, ends.failed_in_a_row) if result is Result.FAILED else None),
         error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""))),
         waiting=sum(since <= now for since in waiting),
         waiting_since=min(waiting, default=None),
