@@ -222,6 +222,7 @@ def result_of(
     options: Mapping[str, Any] = MappingProxyType({}),
     last: datetime | None = None,
     due: datetime | None = None,
+    since: datetime | None = None,
     secrets: Iterable[str] = (),
 ) -> EntryResult:
     """Return the result of an entry.
@@ -234,12 +235,13 @@ def result_of(
             ``countdown``.
         last: the last fire time of which a run was sent.
         due: when that run was due, which a jitter may have put off.
+        since: since when its runs fail, where the caller knows it; else it is taken from the runs.
         secrets: those among its arguments; errors may quote them.
     """
     runs = runs[:NEWEST]
     sent = [(run.sent_at, run.queue) for run in runs if run.state is State.SENT and run.sent_at]
     waiting = [(option_instant(options.get("countdown"), at) or at, routed) for at, routed in sent]
-    waiting_since = min((since for since, _ in waiting), default=now)
+    waiting_since = min((at for at, _ in waiting), default=now)
     if now - waiting_since < WAITS_AFTER:
         waiting = []
     executed = [run.started_at for run in runs if run.state is State.STARTED and run.started_at]
@@ -255,9 +257,9 @@ def result_of(
     return EntryResult(
         result=result,
         ends=ends,
-        since=_failing_since(runs, ends.failed_in_a_row) if result is Result.FAILED else None,
+        since=since or (_failing_since(runs, ends.failed_in_a_row) if result is Result.FAILED else None),
         error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""), secrets)),
-        waiting=sum(since <= now for since, _ in waiting),
+        waiting=sum(at <= now for at, _ in waiting),
         waiting_since=waiting_since if waiting else None,
         queue=next((routed for _, routed in waiting if routed), str(options.get("queue") or "")),
         running=max(now - executed[0], timedelta(0)) if executed else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
@@ -193,7 +193,8 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         raise EntryNotFound(name)
     of_zone = context.in_zone(snapshot.zone)
     runs = _runs(context, name)
-    policy = ResolvedPolicy.of(stored.definition, of_zone.defaults).afresh() if stored else None
+    ends, options = Ends.from_text(snapshot.ends, snapshot.failures), stored.definition.options if stored else {}
+    since = redis.runs.failed_since(name) if ends.result is Result.FAILED else None
     found = redis.measures.read()
     beats, lock = beats_of(found.beats), found.lock if context.config.lock_key else ("", None)
     return Facts(
@@ -202,7 +203,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         zone=stored.definition.zone(of_zone.zone) if stored else of_zone.zone,
         exists=snapshot.exists,
         stored=stored,
-        policy=policy,
+        policy=ResolvedPolicy.of(stored.definition, of_zone.defaults).afresh() if stored else None,
         problem=report.get("reason", "") or problem,
         problem_since=report.get("since", ""),
         is_claimed=snapshot.is_claimed,
@@ -215,29 +216,13 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         max_rate=context.config.max_rate,
         refusal=redis.refusal(),
         runs=runs,
-        result=_result(context, snapshot, stored, policy, runs, now) if context.config.track_runs else None,
+        result=result_of(ends, runs, now or snapshot.now, options=options, since=since)
+        if context.config.track_runs
+        else None,
         beats=beats,
         longest_pass=longest_pass(max_interval),
         workers_report=not context.config.track_runs or found.total("STARTED") > 0,
     )
-
-
-def _result(
-    context: Context,
-    snapshot: Snapshot,
-    stored: StoredEntry | None,
-    policy: ResolvedPolicy | None,
-    runs: Sequence[Run],
-    now: datetime | None,
-) -> EntryResult:
-    """Return the result of an entry, with the time since when it fails also where that run is not kept any more."""
-    options, last = (stored.definition.options, stored.meta.last_run_at) if stored else ({}, None)
-    due = policy.due_at(last) if policy and last else None
-    ends = Ends.from_text(snapshot.ends, snapshot.failures)
-    found = result_of(ends, runs, now or snapshot.now, options=options, last=last, due=due)
-    if found.result is not Result.FAILED or found.since is not None:
-        return found
-    return replace(found, since=context.redis.runs.failed_since(snapshot.name))
 
 
 def _runs(context: Context, name: str) -> Sequence[Run]:
