@@ -298,6 +298,13 @@ class EntryView:
             return False
         return abs(run.moment - self.last_run_at) < timedelta(milliseconds=1)  # one is stored as text, one as a number
 
+    def with_runs(self, newest: Sequence[RunBrief]) -> EntryView:
+        """Return it with what became of its newest runs; as it is where runs are not recorded."""
+        if self.snapshot is None or not self.exists or not self.context.config.track_runs:
+            return self
+        queue = self.stored.definition.options.get("queue") if self.stored else None
+        return replace(self, result=result_of(self.ends, newest, self.snapshot.now, queue=str(queue or "")))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as a JSON object in a listing."""
         return {name: json_form(getattr(self, name)) for name in LISTED}
@@ -331,14 +338,7 @@ def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryVi
     if not context.config.track_runs:
         return list(entries)
     newest = newest_runs(context, [entry.name for entry in entries if entry.exists], NEWEST)
-    return [_with_result(entry, newest.get(entry.name, ())) for entry in entries]
-
-
-def _with_result(entry: EntryView, runs: Sequence[RunBrief]) -> EntryView:
-    if entry.snapshot is None or not entry.exists:
-        return entry
-    queue = entry.stored.definition.options.get("queue") if entry.stored else None
-    return replace(entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or "")))
+    return [entry.with_runs(newest.get(entry.name, ())) for entry in entries]
 
 
 @dataclass(frozen=True, kw_only=True)
