@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.site import Clock
@@ -11,12 +12,16 @@ from redisbeater.management.edit_report import value_words
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words, running_time
+from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.redaction import BLANK
 from redisbeater.times import span_words
+
+if TYPE_CHECKING:
+    from redisbeater.dashboard.access import Head
 
 end, note, outcome, span = end_words, note_words, outcome_words, span_words
 
@@ -66,6 +71,57 @@ def waiting(found: HeldRuns) -> str:
 def value(found: Any, field: str) -> str:
     """Return a value before or after a change in words."""
     return BLANK if found == BLANK else value_words(found)
+
+
+class Outcome(NamedTuple):
+    """What a list shows of an entry: a word, its tone, and what there is to say of it."""
+
+    word: str
+    tone: str
+    detail: str
+
+
+def outcome_of(found: EntryView) -> Outcome:
+    """Return the outcome of an entry: that it is broken, disabled or not sent, or else the result of its runs."""
+    state, result = found.state, found.result
+    if state == "failing":
+        return Outcome("not sent", "bad", found.last_error)
+    is_over = state == "finished" and not (result and RESULTS[result.result].is_problem)
+    if result is None or is_over or state not in ("enabled", "finished"):
+        return Outcome(state, state, found.last_error)
+    word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
+    return Outcome(word, RESULTS[result.result].tone, detail)
+
+
+class Chip(NamedTuple):
+    """A number of entries, and the name and the value of the filter that lists these."""
+
+    entries: int
+    words: str
+    tone: str
+    field: str
+    value: str
+
+
+def chips(head: Head) -> list[Chip]:
+    """Return the numbers of entries that somebody may look for, those that need attention first."""
+    status = head.status
+    found = [
+        (status.failed, "failed", Result.FAILED),
+        (status.unstable, "unstable", Result.UNSTABLE),
+        (status.unstarted_entries, "waiting", Result.WAITING),
+        (status.broken, "broken", "broken"),
+        (status.failing, "not sent", "failing"),
+        (head.late, "late", "late"),
+        (status.running_entries, "running", Result.RUNNING),
+        (head.disabled, "disabled", "disabled"),
+    ]
+    return [
+        Chip(entries, word, RESULTS[key].tone, "result", key)
+        if isinstance(key, Result)
+        else Chip(entries, word, "quiet" if key == "disabled" else "bad", "state", key)
+        for entries, word, key in found
+    ]
 
 
 def verbs(found: EntryView | Run, user: User) -> list[Verb]:
