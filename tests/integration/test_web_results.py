@@ -19,6 +19,7 @@ from web_site import browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
+from redisbeater.model.run import State
 
 pytestmark = [
     pytest.mark.one_server,
@@ -131,6 +132,16 @@ def test_a_row_says_the_outcome_before_the_plan(app: Celery, client: redis.Redis
         assert cell is not None
         assert _plain(cell[0]).startswith(words), name
     assert 'class="state bad">' in _row(page, "failed")
+    assert 'class="state bad"><bdi>failed 2x</bdi>' in browse(app).get("/entry?name=failed").text
+
+
+def test_a_run_that_nobody_ended_says_so_in_its_row(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0)
+    run, runs = begin_run(app, "report"), Context.of(app).redis.runs
+    found = runs.run(run.run_id)
+    assert found is not None
+    runs.lose(found, State.LOST)
+    assert _plain(_row(browse(app).get("/").text, "report")).startswith("report every hour failed lost")
 
 
 def test_a_row_says_when_its_last_run_was_however_it_was_sent(app: Celery, store: ScheduleStore) -> None:

@@ -99,7 +99,7 @@ def test_an_entry_is_disabled_with_a_note_and_that_is_undone(site, page):
     (line,) = [line for line in site.store.log("report") if line.what == "disabled"]
     assert (line.details["by"], line.details["note"]) == ("anna", "broken feed")
     page.click("button.undo")
-    expect(page.locator(".title .state")).to_have_text("enabled")
+    expect(page.locator(".title .state")).to_have_text("never ran")
     assert site.store.get("report").enabled
 
 

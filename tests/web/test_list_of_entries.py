@@ -103,6 +103,18 @@ def test_the_head_and_the_tab_follow_what_fails(site, page):
     expect(icon).to_have_attribute("href", re.compile("icon.svg$"))
 
 
+def test_the_chip_of_the_list_on_screen_stays_marked_while_a_row_is_drawn_again(site, page):
+    create(site, "report")
+    end_runs(site.app, "report", "F")
+    page.goto(f"{site.url}/?result=failed")
+    wait_until_live(page)
+    shown = page.locator(".chips [aria-current]")
+    expect(shown).to_have_text("1 failed")
+    begin_run(site.app, "report")
+    expect(row(page, "report").locator("rect")).to_have_count(2)
+    expect(shown).to_have_text("1 failed")
+
+
 def test_a_failure_behind_the_page_on_screen_is_counted(site, page: Page):
     create(site, "report", "other")
     page.goto(f"{site.url}/?q=other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import STATES, Run, State
 from redisbeater.redaction import BLANK
 from redisbeater.times import span_words
 
@@ -90,38 +91,45 @@ def outcome_of(found: EntryView) -> Outcome:
     if result is None or is_over or state not in ("enabled", "finished"):
         return Outcome(state, state, found.last_error)
     word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
+    if result.result is Result.FAILED and not detail:
+        detail = next(
+            (state.lower() for state in (State.LOST, State.EXPIRED) if STATES[state].letter == found.ends.letters[-1]),
+            "",
+        )
     return Outcome(word, RESULTS[result.result].tone, detail)
 
 
 class Chip(NamedTuple):
-    """A number of entries, and the name and the value of the filter that lists these."""
+    """A number of entries in words, the query of the page that lists these, and whether it is the one that is shown."""
 
-    entries: int
     words: str
     tone: str
-    field: str
-    value: str
+    query: str
+    is_shown: bool
 
 
-def chips(head: Head) -> list[Chip]:
-    """Return the numbers of entries that somebody may look for, those that need attention first."""
+def chips(head: Head, shown: Mapping[str, str]) -> Iterator[Chip]:
+    """Yield the numbers of entries that somebody may look for, those that need attention first.
+
+    Arguments:
+        head: has the numbers.
+        shown: the filters of the page that is shown, by name.
+    """
     status = head.status
-    found = [
-        (status.failed, "failed", Result.FAILED),
-        (status.unstable, "unstable", Result.UNSTABLE),
-        (status.unstarted_entries, "waiting", Result.WAITING),
-        (status.broken, "broken", "broken"),
-        (status.failing, "not sent", "failing"),
-        (head.late, "late", "late"),
-        (status.running_entries, "running", Result.RUNNING),
-        (head.disabled, "disabled", "disabled"),
-    ]
-    return [
-        Chip(entries, word, RESULTS[key].tone, "result", key)
-        if isinstance(key, Result)
-        else Chip(entries, word, "quiet" if key == "disabled" else "bad", "state", key)
-        for entries, word, key in found
-    ]
+    for entries, word, field, value in (
+        (status.failed, "failed", "result", "failed"),
+        (status.unstable, "unstable", "result", "unstable"),
+        (status.unstarted_entries, "waiting", "result", "waiting"),
+        (status.broken, "broken", "state", "broken"),
+        (status.failing, "not sent", "state", "failing"),
+        (head.late, "late", "state", "late"),
+        (status.running_entries, "running", "result", "running"),
+        (head.disabled, "disabled", "state", "disabled"),
+    ):
+        tone = RESULTS[Result(value)].tone if field == "result" else "quiet" if value == "disabled" else "bad"
+        if entries or shown == {field: value}:
+            yield Chip(f"{entries:,} {word}", tone, f"?{field}={value}", shown == {field: value})
+    yield Chip(f"all {status.entries + status.unstored:,}", "quiet", "", not shown)
 
 
 def verbs(found: EntryView | Run, user: User) -> list[Verb]:

@@ -133,7 +133,7 @@
     [names, isMany] = [new Set(), false];
     if (isOthers || (!isWhole && !onScreen.length)) return;
     const isAnswer = body.hasAttribute("data-answer"); // of a form: its address cannot be asked for again
-    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}`);
+    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}${location.search.replace("?", "&")}`);
     if (!page) return;
     rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
     if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
