@@ -135,6 +135,19 @@ def test_a_row_says_the_outcome_before_the_plan(app: Celery, client: redis.Redis
     assert 'class="state bad"><bdi>failed 2x</bdi>' in browse(app).get("/entry?name=failed").text
 
 
+def test_an_entry_that_has_finished_says_so_unless_its_last_run_goes_on_or_has_failed(
+    app: Celery, store: ScheduleStore, client: redis.Redis
+) -> None:
+    web, key = browse(app), Context.of(app).redis.keys
+    for name, letters, word in (("good", "S", "finished"), ("bad", "F", "failed"), ("begun", "", "running")):
+        store.create(name, "shop.report", 3600.0)
+        end_runs(app, name, letters)
+        if not letters:
+            begin_run(app, name)
+        client.zadd(key.schedule, {key.entry(name): -1})
+        assert f"every hour {word}" in _plain(_row(web.get("/").text, name)), name
+
+
 def test_a_run_that_nobody_ended_says_so_in_its_row(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", 3600.0)
     run, runs = begin_run(app, "report"), Context.of(app).redis.runs

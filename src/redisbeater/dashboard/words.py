@@ -87,7 +87,7 @@ def outcome_of(found: EntryView) -> Outcome:
     state, result = found.state, found.result
     if state == "failing":
         return Outcome("not sent", "bad", found.last_error)
-    is_over = state == "finished" and not (result and RESULTS[result.result].is_problem)
+    is_over = state == "finished" and result and result.result in (Result.LATE, Result.OK, Result.NEVER)
     if result is None or is_over or state not in ("enabled", "finished"):
         return Outcome(state, state, found.last_error)
     word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
