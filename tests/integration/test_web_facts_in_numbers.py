@@ -128,12 +128,12 @@ def test_more_than_are_counted_are_about_so_many(
             bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, app=app))
     web = browse(app)
     page = web.get("/?task=shop.report").text
-    assert "about 120 match" in _plain(page)
+    assert "about 120 entries" in _plain(page)
     assert "page 1 of about 3" in _plain(page)
     assert "all about 120 that match" in _plain(page)
     data = web.get("/index.json?task=shop.report&page=3").json()
     assert (data["total"], data["is_about"], len(data["entries"])) == (120, False, 20)
-    assert "120" in _plain(re.findall(r'<span class="total quiet">(.*?)</span>', web.get("/").text)[0])
+    assert "120 entries" in _plain(re.findall(r'<span class="total quiet">(.*?)</span>', web.get("/").text)[0])
     assert web.get("/index.json").json()["is_about"] is False
 
 

@@ -16,7 +16,7 @@ from web_site import BEARER, browse, undo
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.management.search import SORTS, STATES
+from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES
 from redisbeater.redaction import BLANK
 
 pytestmark = [
@@ -148,8 +148,10 @@ def test_filters_orders_and_pages_stand_in_the_address(app: Celery, store: Sched
     assert [row["name"] for row in web.get("/index.json?q=E01&sort=name").json()["entries"]][:2] == ["e010", "e011"]
     assert 'href="/?sort=name&amp;page=2"' in web.get("/?sort=name").text
     assert "Clear the filters" in web.get("/?q=nothing").text
-    queries = [*(f"state={state}" for state in STATES), *(f"sort={sort}" for sort in SORTS)]
-    assert [web.get(f"/?{query}").status_code for query in queries] == [200] * 10
+    assert [web.get(f"/index.json?size={size}").json()["pages"] for size in (100, 200, 9999, "x")] == [2, 1, 1, 3]
+    words = {"state": STATES, "sort": SORTS, "result": RESULTS_ASKED}
+    queries = [f"{name}={value}" for name, values in words.items() for value in values]
+    assert {web.get(f"/?{query}").status_code for query in queries} == {200}
 
 
 def test_a_form_creates_what_it_says(app: Celery, store: ScheduleStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 from celery.schedules import crontab
 from playwright.sync_api import expect
 from support.waiting import wait_until
-from walking import create, row, wait_until_live
+from walking import create, row, switch, wait_until_live
 
 from redisbeater import INHERIT
 from redisbeater.dashboard.auth import token
@@ -99,15 +99,14 @@ def test_an_entry_is_disabled_with_a_note_and_that_is_undone(site, page):
     (line,) = [line for line in site.store.log("report") if line.what == "disabled"]
     assert (line.details["by"], line.details["note"]) == ("anna", "broken feed")
     page.click("button.undo")
-    expect(page.locator(".title .state")).to_have_text("enabled")
+    expect(page.locator(".title .state")).to_have_text("never ran")
     assert site.store.get("report").enabled
 
 
 def test_a_deleted_entry_comes_back_by_undo(site, page):
     create(site, "report")
     page.goto(site.url)
-    row(page, "report").locator("summary").click()
-    row(page, "report").get_by_role("button", name="Delete").click()
+    switch(page, "report", "Delete")
     expect(page.locator("h1")).to_contain_text("Delete report?")
     page.get_by_role("button", name="Delete").click()
     expect(page.locator("#said")).to_contain_text("deleted")
@@ -158,14 +157,14 @@ def test_everything_works_without_javascript(site, make_page):
     page.click("button[value=save]")
     expect(page.locator("h1")).to_have_text("plain")
     page.goto(site.url)
-    row(page, "plain").get_by_role("button", name="Disable").click()
+    switch(page, "plain", "Disable")
     expect(row(page, "plain").locator(".state")).to_have_text("disabled")
     page.fill("#search", "pla")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Filter").click()
     expect(page.locator("tr[data-entry]")).to_have_count(1)
     row(page, "plain").locator("input[type=checkbox]").check()
     page.locator("#chosen").get_by_role("button", name="Enable").click()
-    expect(row(page, "plain").locator(".state")).to_have_text("enabled")
+    expect(row(page, "plain").locator(".state")).to_have_text("never ran")
     assert site.store.get("plain").enabled
 
 
@@ -245,16 +244,21 @@ def test_the_theme_and_the_zone_are_chosen_on_the_page(site, make_page):
     page = make_page(timezone_id="Asia/Kathmandu")
     site.store.create("report", "proj.report", crontab(hour="9", minute="0"), timezone="Asia/Tokyo")
     page.goto(site.url)
-    assert "JST" in row(page, "report").locator("td.when").first.inner_text()
+    following = row(page, "report").locator("td.next")
+    expect(following).to_have_text(re.compile(r"^\s*in \d+ (h|min)\s*$"))
+    assert "09:00:00 JST" in following.locator("time").get_attribute("title")
+    page.click(".bar .menu summary")
+    page.select_option("select[name=times]", "clock")
+    expect(following).to_contain_text("09:00:00 JST")
     page.click(".bar .menu summary")
     page.select_option("select[name=theme]", "dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.click(".bar .menu summary")
     page.select_option("select[name=zone]", "utc")
-    expect(row(page, "report").locator("td.when").first).to_contain_text(re.compile(r"00:00:00\s+UTC"))
+    expect(following).to_contain_text(re.compile(r"00:00:00\s+UTC"))
     page.click(".bar .menu summary")
     page.select_option("select[name=zone]", "browser")
-    expect(row(page, "report").locator("td.when").first).to_contain_text(re.compile(r"05:45:00\s+\+0545"))
+    expect(following).to_contain_text(re.compile(r"05:45:00\s+\+0545"))
     cell = page.locator("#forecast rect[class^=shade] title").first
     expect(cell).to_have_text(re.compile(r"^\w{3} 05:45 to 06:00: 1 run$"))  # the quarters begin on the hour in UTC
 

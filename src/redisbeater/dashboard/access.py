@@ -92,6 +92,10 @@ async def _body(request: Request) -> bytes:
 LINES = 50
 
 
+#: Among so many entries the disabled ones are counted at once.
+FEW = 1_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Head:
     """What the head of a page says.
@@ -101,6 +105,7 @@ class Head:
         pass_age: seconds since the leader's last pass; None: nobody has written one.
         lead_ended: since when nobody leads; None: somebody does, or the log does not say.
         late: how many entries are late; while the schedule is paused, they wait.
+        disabled: how many entries are disabled, as far as is known.
         held: the fire times that wait for the end of a pause; None: the schedule is not paused.
     """
 
@@ -108,6 +113,7 @@ class Head:
     pass_age: float | None
     lead_ended: datetime | None
     late: int
+    disabled: int
     held: HeldRuns | None
 
 
@@ -118,11 +124,13 @@ async def read_head(req: PageRequest) -> Head:
     ended = None if status.is_led else lead_ended(await req.store.log(limit=LINES))
     held, late = None, 0
     if status.pause:
-        held = await req.site.held.get(status)
+        held = await req.site.held.get(status.due, status.pause.since)
     elif status.oldest >= LATE:
         late = (await req.store.late(LATE)).entries
     age = max(min(ages), 0.0) if ages else None
-    return Head(status=status, pass_age=age, lead_ended=ended, late=late, held=held)
+    key, counter = (status.entries, status.dormant), req.site.disabled
+    disabled = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or 0
+    return Head(status=status, pass_age=age, lead_ended=ended, late=late, disabled=disabled, held=held)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -148,6 +156,8 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         clock = site.clock(request, status.now.astimezone(zone))
         req = PageRequest(site=site, store=store, request=request, user=user, status=status, clock=clock)
         page = await action.answer(req)
+        if action.method == "POST":
+            site.disabled.expire()
         if not isinstance(page, Page):
             return page
         if as_json or (request.method == "POST" and req.wants_json):

@@ -31,7 +31,7 @@ from redisbeater.dashboard.site import (
     Assets,
     HeavyReads,
     JSONAnswer,
-    RecentHeld,
+    Recent,
     RecentStatus,
     Site,
     form_fields,
@@ -150,7 +150,8 @@ def create_app(
         allow_any_task=allow_any_task,
         forecasts=Forecasts(heavy),
         status=RecentStatus(store),
-        held=RecentHeld(store),
+        held=Recent(store.held),
+        disabled=Recent(partial(_count_disabled, heavy), times=12),
         hub=Hub(make_store),
         form=form_fields(config),
     )
@@ -162,6 +163,10 @@ def create_app(
     )
     page.router.redirect_slashes = False  # its redirects name scheme and host of the request, which no proxy need keep
     return page
+
+
+async def _count_disabled(store: AsyncOperatorStore) -> int:
+    return (await store.views(1, 1, states="disabled")).total
 
 
 def _own_routes(site: Site) -> list[Route]:

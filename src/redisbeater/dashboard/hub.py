@@ -335,7 +335,8 @@ class StatusPoller:
         status, _ = self._store.overview()
         # Without its end, which is never quite the same when it is read again.
         pause = status.pause and (status.pause.since, status.pause.by, status.pause.note)
-        head = (status.leader_name, status.broken, status.failing, status.due > 0, pause)
+        results = (status.failed, status.unstable, status.unstarted_entries)
+        head = (status.leader_name, status.broken, status.failing, status.due > 0, pause, results)
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)
         if known is None:

@@ -76,6 +76,12 @@ class PageRequest:
         """Return all values of a name in the query."""
         return self.request.query_params.getlist(name)
 
+    @property
+    def filters(self) -> dict[str, str]:
+        """The filters of a list in its address, by name."""
+        others = ("name", "sort", "size", "page")
+        return {name: value for name, value in self.request.query_params.items() if value and name not in others}
+
     def may(self, right: str) -> bool:
         """Return whether the user has a right; templates show no button without it."""
         return Right(right) in self.user.rights

@@ -30,7 +30,9 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_cut,
     )
-    templates.filters.update(text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
+    templates.filters.update(
+        text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes, shown=shown
+    )
     templates.globals.update(
         zone_names=zone_names,
         words=words,

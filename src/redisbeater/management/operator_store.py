@@ -18,7 +18,7 @@ from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
 from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, Search, checked_states
+from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
 from redisbeater.management.status import Status, read_overview
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
@@ -54,6 +54,7 @@ class OperatorStore(ScheduleStore):
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
         states: str | Collection[str] = (),
+        results: str | Collection[str] = (),
         sort: str = "next",
     ) -> ViewPage:
         """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
@@ -68,13 +69,16 @@ class OperatorStore(ScheduleStore):
             labels: only entries that have all of these.
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
                 ``late``; empty: all.
-            sort: ``next``, ``name``, ``last`` or ``late``.
+            results: only entries with one of these results of their runs: ``failed``, ``waiting``, ``unstable``,
+                ``running``, ``ok``, ``never``; empty: all.
+            sort: ``next``, ``name``, ``last``, ``late`` or ``result``.
 
         Raises:
             ValueError: an argument is not valid.
         """
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
-        return Search(self._context, wanted, states=chosen, sort=sort, text=text).page(number, size)
+        asked = checked_states(results, RESULTS_ASKED, "result")
+        return Search(self._context, wanted, states=chosen, results=asked, sort=sort, text=text).page(number, size)
 
     def overview(self) -> tuple[Status, tzinfo]:
         """Return the status without what the server says about itself, and the zone of entries without their own."""

@@ -19,6 +19,7 @@ from redisbeater.management.search import Search
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.run import ENDS, FINAL, SentCounts, State
 from redisbeater.store import Late, is_of_redbeat
+from redisbeater.store.measures import COUNTS
 from redisbeater.store.server import ServerFacts
 from redisbeater.times import duration_words, relative_words
 
@@ -213,6 +214,9 @@ class Status:
         refusal: why the server refuses changes, and what to do; empty: it takes them, or does not say.
         failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
         unstarted: how many runs no worker has started for half a minute.
+        unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
+        unstored: how many declarations could not be stored.
+        dormant: how many entries do not run: they are disabled, or have finished.
         workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
             expired, or 20 were sent.
         server: the server of the schedule; None: it was not asked.
@@ -237,6 +241,10 @@ class Status:
     failed: int = 0
     unstable: int = 0
     unstarted: int = 0
+    unstarted_entries: int = 0
+    running_entries: int = 0
+    unstored: int = 0
+    dormant: int = 0
     workers_report: bool = True
     lock_left: timedelta | None = None
     lock_warning: str = ""
@@ -342,9 +350,8 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         oldest=timedelta(seconds=found.oldest_overdue),
         oldest_name=redis.keys.name(found.oldest_key),
         pause=pause_of(found.pause, lambda: found.now),
-        failed=found.failed,
-        unstable=found.unstable,
-        unstarted=found.unstarted,
+        dormant=found.dormant,
+        **{name: getattr(found, name) for name in COUNTS},
         workers_report=not config.track_runs or found.total("STARTED") > 0 or not has_waited,
     )
     return status, context.in_zone(found.zone).zone

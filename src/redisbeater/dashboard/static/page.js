@@ -133,11 +133,13 @@
     [names, isMany] = [new Set(), false];
     if (isOthers || (!isWhole && !onScreen.length)) return;
     const isAnswer = body.hasAttribute("data-answer"); // of a form: its address cannot be asked for again
-    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}`);
+    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}${location.search.replace("?", "&")}`);
     if (!page) return;
     rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
     if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
     await swap(one("#head", page), one("#head"));
+    document.title = document.title.replace(/^(\([\d,]+\) )?/, /^(\([\d,]+\) )?/.exec(page.title)[0]);
+    one("link[rel=icon]").href = one("link[rel=icon]", page).getAttribute("href");
     if (isWhole && !isAnswer && !one("[data-still]")) await swap(one("#main", page), one("#main"));
     for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
       const old = rowOf(row.dataset.entry);

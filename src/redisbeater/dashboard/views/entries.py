@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
@@ -13,7 +14,7 @@ from starlette.exceptions import HTTPException
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, PageRequest
 from redisbeater.dashboard.pictures import Strip, two_weeks
-from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, past_time
+from redisbeater.dashboard.views.queries import MOST_ROWS, RUN_STATES, EntryQuery, HistoryQuery, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.entry_view import EntryView, ViewPage
@@ -41,6 +42,7 @@ async def entry(req: PageRequest) -> Page:
     lines = await store.log(name)
     answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
+    view = view.with_runs(runs)
     data = {
         **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
         "why": answer,
@@ -135,8 +137,11 @@ async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
     return None
 
 
-#: Entries on a page, and runs in the bar of each.
-SIZE, RUNS = 50, 30
+#: Runs in the bars of each entry, from which its result is read, too.
+RUNS = 30
+
+#: What the filters offer: states, and rows of a page.
+CHOICES = {"states": (*STATES, "deleted"), "sizes": (50, 100, MOST_ROWS)}
 
 #: Rows that a page on screen may ask for again at once.
 MOST_NAMED = 50
@@ -151,15 +156,16 @@ async def entries(req: PageRequest) -> Page:
         named = await req.store.named(names[:MOST_NAMED])
         found = ViewPage(entries=named, total=len(named), number=1, pages=1)
     else:
-        found = await req.store.views(query.page, SIZE, **query.filters)
+        found = await req.store.views(query.page, query.size, **query.filters)
     runs = await req.store.newest_runs([view.name for view in found.entries], RUNS)
+    found = replace(found, entries=[view.with_runs(runs[view.name]) for view in found.entries])
     return Page(
         template="entries.html",
         values={
             "query": query,
             "found": found,
             "runs": runs,
-            "states": (*STATES, "deleted"),
+            **CHOICES,
             "forecast": await req.site.forecasts.known(query.selection),
         },
         data=_data(found, runs),
@@ -170,12 +176,12 @@ async def entries(req: PageRequest) -> Page:
 async def _deleted(req: PageRequest, query: EntryQuery) -> Page:
     text = query.q.casefold()
     deleted = {name: at for name, at in (await req.store.deleted()).items() if text in name.casefold()}
-    pages = max(-(-len(deleted) // SIZE), 1)
+    pages = max(-(-len(deleted) // query.size), 1)
     found = ViewPage(entries=[], total=len(deleted), number=min(query.page, pages), pages=pages)
-    shown = dict(list(deleted.items())[(found.number - 1) * SIZE : found.number * SIZE])
+    shown = dict(list(deleted.items())[(found.number - 1) * query.size : found.number * query.size])
     return Page(
         template="deleted.html",
-        values={"query": query, "deleted": shown, "found": found, "states": (*STATES, "deleted")},
+        values={"query": query, "deleted": shown, "found": found, **CHOICES},
         data={**_data(found, {}), "entries": [_deleted_data(name, at) for name, at in shown.items()]},
         fragment="content",
     )

@@ -15,16 +15,19 @@ from starlette.exceptions import HTTPException
 from redisbeater.dashboard.access import MOST_BYTES, Form, read_form
 from redisbeater.dashboard.pages import PageRequest
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.search import SORTS, STATES, checked_states
+from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, checked_states
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.times import read_time
 
 #: The names in the address, and in forms that choose all entries that match.
-FILTERS = ("q", "prefix", "state", "task", "queue", "label")
+FILTERS = ("q", "prefix", "state", "result", "task", "queue", "label")
 
 #: The highest number of a page: a number in an address may be any.
 MOST_PAGES = 1_000_000
+
+#: The most rows of a page.
+MOST_ROWS = 200
 
 #: Up to this page of the entries in the order of their next runs or of their lateness, few of them are read.
 MOST_SHORT_PAGES = 20
@@ -37,20 +40,23 @@ class EntryQuery:
     q: str = ""
     prefix: str = ""
     state: str = ""
+    result: str = ""
     task: str = ""
     queue: str = ""
     label: str = ""
     sort: str = "next"
+    size: int = 50
     page: int = 1
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> EntryQuery:
         """Read the query from an address or a form, without values that are invalid."""
         texts = {name: given.get(name, "").strip() for name in FILTERS}
+        for name, known in (("state", (*STATES, "deleted")), ("result", RESULTS_ASKED)):
+            texts[name] = texts[name] if texts[name] in known else ""
         sort, page = given.get("sort", ""), whole(given.get("page", ""), 1, MOST_PAGES)
-        if texts["state"] not in (*STATES, "deleted"):
-            texts["state"] = ""
-        return cls(**texts, sort=sort if sort in SORTS else "next", page=page)
+        size = whole(given.get("size", ""), 1, MOST_ROWS, cls.size)
+        return cls(**texts, sort=sort if sort in SORTS else "next", size=size, page=page)
 
     @property
     def is_filtered(self) -> bool:
@@ -66,7 +72,7 @@ class EntryQuery:
     @property
     def filters(self) -> dict[str, Any]:
         """What ``store.views()`` takes."""
-        return {**self.selection, "sort": self.sort}
+        return {**self.selection, "results": [self.result] if self.result else [], "sort": self.sort}
 
     @property
     def selection(self) -> dict[str, Any]:
@@ -206,10 +212,11 @@ def _versions(form: Form, names: list[str]) -> dict[str, str]:
 
 
 def _query(form: Form) -> EntryQuery:
-    """Return the filters of a form; refuse an unknown state, which would select all entries."""
-    state = form["state"].strip()
+    """Return the filters of a form; refuse an unknown state or result, which would select all entries."""
+    state, result = form["state"].strip(), form["result"].strip()
     try:
         checked_states([state] if state not in ("", "deleted") else [])
+        checked_states([result] if result else [], RESULTS_ASKED, "result")
     except ValueError as exc:
         raise HTTPException(422, str(exc)) from exc
     return EntryQuery.of(form.flat)

@@ -19,7 +19,7 @@ from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
 from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
 from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
-from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, ZONE_COOKIE, JSONAnswer
+from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
 from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, read_value, whole
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
@@ -86,12 +86,13 @@ async def resume(req: PageRequest) -> Response:
 
 
 async def prefer(req: PageRequest) -> Response:
-    """Remember the zone and the theme that a reader chose, in cookies."""
+    """Remember the zone, the theme and the kind of times that a reader chose, in cookies."""
     form = await read_form(req.request)
     answer = RedirectResponse(local_path(req.request, form["next"]), 303)
     for cookie, value, known in (
         (ZONE_COOKIE, form["zone"], (*CHOICES, req.site.time_zone)),
         (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
+        (TIMES_COOKIE, form["times"], ("relative", "clock")),
     ):
         if value in known:
             path, secure = req.root or "/", is_secure(req.request)
