@@ -121,7 +121,7 @@ CHANGE = ("name", "all", "confirm", "until", "undo", "note", "next", "if_version
 READS: Mapping[str, tuple[str, ...]] = {
     "/": (*FILTERS, "sort", "page", "name"),
     "/forecast": FILTERS,
-    "/bands": ("within",),
+    "/bands": ("within", "page"),
     "/entry": (*HISTORY, "secrets"),
     "/why": ("name", "at"),
     "/new": ("copy",),
