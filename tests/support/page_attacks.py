@@ -124,6 +124,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/bands": ("within", "page"),
     "/entry": (*HISTORY, "secrets"),
     "/why": ("name", "at"),
+    "/findings": ("wait",),
     "/new": ("copy",),
     "/entry/edit": ("name",),
     "/upcoming": ("name", "within", "at", "n"),

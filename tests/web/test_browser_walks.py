@@ -13,6 +13,7 @@ from walking import create, row, wait_until_live
 
 from redisbeater import INHERIT
 from redisbeater.dashboard.auth import token
+from redisbeater.dashboard.views import schedule as schedule_views
 
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.one_server
@@ -331,3 +332,12 @@ def test_arrows_move_between_lanes(site, page):
         place = "document.activeElement.closest('tr').querySelector('.entry').textContent"
         assert page.evaluate(place) == lane
     assert page.evaluate("document.activeElement.matches('a:last-child')"), "the nearest of that lane"
+
+
+def test_the_findings_of_a_large_schedule_fill_the_page(site, page, monkeypatch):
+    monkeypatch.setattr(schedule_views, "MOST_AT_ONCE", 0)
+    create(site, "report")
+    site.store.create("lazy", "proj.report", 60.0, overlap="skip")
+    page.goto(f"{site.url}/findings")
+    expect(page.locator("table.findings")).to_contain_text("no-deadline")
+    assert page.locator("#found [role=status]").count() == 0

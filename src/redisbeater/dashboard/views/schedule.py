@@ -26,12 +26,14 @@ from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, Hi
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.management.runs.history import item_dict
-from redisbeater.management.search import STATES
 from redisbeater.model.run import Run, State
 from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
 
 #: Findings that are shown, the worst: to draw 100,000 of them would take all processor time for seconds.
 MOST_FINDINGS = 500
+
+#: In a schedule with more entries, which take seconds to read, the page comes before its findings.
+MOST_AT_ONCE = 1_000
 
 #: How long a preference is kept.
 YEAR_SECONDS = 365 * 24 * 3600
@@ -54,14 +56,17 @@ async def status(req: PageRequest) -> Page:
 
 
 async def findings(req: PageRequest) -> Page:
-    """Show the worst of what ``lint`` finds, and of the entries that are broken."""
-    found, broken = await req.store.lint(), await req.store.broken()
+    """Show the worst of what ``lint`` finds, and of the entries that are broken; of many entries only with ``wait``."""
+    is_part = req.query("wait") == "1"
+    if req.status.entries > MOST_AT_ONCE and not is_part and not req.request.url.path.endswith(".json"):
+        return Page(template="findings.html", values={"findings": None}, fragment="content")
+    found = await req.site.heavy_reads.read(req.request, req.user, lambda store: store.lint())
+    broken = await req.store.broken()
     shown, total = found[:MOST_FINDINGS], len(found)
-    names = {finding.name for finding in shown if finding.name and not finding.name.endswith("*")} | set(broken)
-    values = {"findings": shown, "total": total, "broken": broken, "names": names, "states": STATES}
+    values = {"findings": shown, "total": total, "broken": broken}
     few = dict(islice(broken.items(), MOST_FINDINGS))
     data = {"findings": shown, "total": total, "broken": few}
-    return Page(template="findings.html", values=values, data=data, fragment="content")
+    return Page(template="findings.html", values=values, data=data, fragment="found" if is_part else "content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -298,7 +303,7 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 
 ACTIONS = (
     Action(path="/status", answer=status),
-    Action(path="/findings", answer=findings, is_heavy=lambda _: True),
+    Action(path="/findings", answer=findings),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
