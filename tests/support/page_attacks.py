@@ -121,9 +121,10 @@ CHANGE = ("name", "all", "confirm", "until", "undo", "note", "next", "if_version
 READS: Mapping[str, tuple[str, ...]] = {
     "/": (*FILTERS, "sort", "page", "name"),
     "/forecast": FILTERS,
-    "/bands": ("within",),
+    "/bands": ("within", "page"),
     "/entry": (*HISTORY, "secrets"),
     "/why": ("name", "at"),
+    "/findings": ("wait",),
     "/new": ("copy",),
     "/entry/edit": ("name",),
     "/upcoming": ("name", "within", "at", "n"),

@@ -13,6 +13,7 @@ from walking import create, row, switch, wait_until_live
 
 from redisbeater import INHERIT
 from redisbeater.dashboard.auth import token
+from redisbeater.dashboard.views import schedule as schedule_views
 
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.one_server
@@ -259,8 +260,8 @@ def test_the_theme_and_the_zone_are_chosen_on_the_page(site, make_page):
     page.click(".bar .menu summary")
     page.select_option("select[name=zone]", "browser")
     expect(following).to_contain_text(re.compile(r"05:45:00\s+\+0545"))
-    cell = page.locator("#forecast rect[class^=shade] title").first
-    expect(cell).to_have_text(re.compile(r"^\w{3} 05:45 to 06:00: 1 run$"))  # the quarters begin on the hour in UTC
+    part = page.locator("#forecast svg title", has_text=re.compile(r"^\w{3} 05:45 to 06:00: "))
+    expect(part).to_have_count(1)  # the quarters begin on the hour in UTC
 
 
 def test_a_hostile_name_is_text_in_the_browser(site, page):
@@ -289,3 +290,58 @@ def test_a_second_click_before_the_answer_sends_nothing(site, page):
     expect(page.locator("#said")).to_contain_text("report: triggered")
     assert len(held) == 1
     assert [line.what for line in site.store.log("report")] == ["triggered", "created"]
+
+
+def test_the_parts_of_the_timeline_are_one_stop_of_the_tab_key_and_arrows_read_them(site, page):
+    create(site, "report", "other")
+    page.goto(site.url)
+    expect(page.locator("#forecast figure")).to_be_visible()
+    stops = page.locator("#forecast svg a[tabindex='0']")
+    assert stops.count() == 1
+    stops.focus()
+    page.keyboard.press("Home")
+    expect(page.locator("[data-told]")).to_have_text(re.compile(r"^\w{3} \d\d:\d\d to \d\d:\d\d: 0 runs ended$"))
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    told = page.locator("[data-told]")
+    expect(told).to_have_text(re.compile(r"^\w{3} \d\d:\d\d to \d\d:\d\d: [02] runs"))
+    assert stops.evaluate("each => each === document.activeElement")
+    span = re.search(r"\d\d:\d\d to \d\d:\d\d", told.inner_text())[0]
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/upcoming?*")
+    expect(page.locator("h1")).to_contain_text(span)
+
+
+def test_a_first_tap_on_a_part_reads_it_and_a_second_one_follows_it(site, make_page):
+    create(site, "report")
+    page = make_page(viewport={"width": 390, "height": 844}, has_touch=True)
+    page.goto(site.url)
+    expect(page.locator("#forecast figure")).to_be_visible()
+    part = page.locator("#forecast svg a").nth(10)
+    part.tap()
+    expect(page.locator("[data-told] a")).to_have_attribute("href", part.get_attribute("href"))
+    assert page.url == f"{site.url}/"
+    part.tap()
+    page.wait_for_url("**/history?*")
+
+
+def test_arrows_move_between_lanes(site, page):
+    create(site, "a", schedule=4 * 3600.0)
+    create(site, "b", schedule=3 * 3600.0)
+    page.goto(f"{site.url}/upcoming")
+    expect(page.locator("#bands figure")).to_be_visible()
+    page.locator("#bands svg a[tabindex='0']").focus()
+    for key, lane in (("ArrowRight", "a"), ("ArrowDown", "b"), ("ArrowDown", "b"), ("End", "b"), ("ArrowUp", "a")):
+        page.keyboard.press(key)
+        place = "document.activeElement.closest('tr').querySelector('.entry').textContent"
+        assert page.evaluate(place) == lane
+    assert page.evaluate("document.activeElement.matches('a:last-child')"), "the nearest of that lane"
+
+
+def test_the_findings_of_a_large_schedule_fill_the_page(site, page, monkeypatch):
+    monkeypatch.setattr(schedule_views, "MOST_AT_ONCE", 0)
+    create(site, "report")
+    site.store.create("lazy", "proj.report", 60.0, overlap="skip")
+    page.goto(f"{site.url}/findings")
+    expect(page.locator("table.findings")).to_contain_text("no-deadline")
+    assert page.locator("#found [role=status]").count() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redisbeater.dashboard import words
-from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
+from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
 from redisbeater.display import printable_json, shown
 from redisbeater.management.verbs import VERBS
 from redisbeater.model.run import ENDS, STATES
@@ -31,13 +32,13 @@ def environment() -> Environment:
         finalize=_cut,
     )
     templates.filters.update(
-        text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes, shown=shown
+        text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes, shown=shown, marks=_marks
     )
     templates.globals.update(
         zone_names=zone_names,
         words=words,
         VERBS=VERBS,
-        forecast_strip=forecast_strip,
+        timeline=timeline,
         history_bars=history_bars,
         two_weeks=two_weeks,
         run_states=STATES,
@@ -82,4 +83,21 @@ def _shapes(drawn: Bars) -> Markup:
             f"<title>{escape(bar.title)}</title></rect>"
             for bar in drawn.bars
         )
+    )
+
+
+def _marks(marks: Sequence[Mark], root: str, height: int, stop: float) -> Markup:
+    """Return marks as links in SVG. The Tab key stops at one of them, the first from a place on; arrow keys move on."""
+    tabbed = next((mark for mark in marks if mark.x >= stop), None)
+    return Markup("".join(_mark(mark, root, height, is_stop=mark is tabbed) for mark in marks))
+
+
+def _mark(mark: Mark, root: str, height: int, *, is_stop: bool) -> str:
+    shapes = "".join(
+        f'<rect class="{tone}" x="{x:.2f}%" y="{y:g}" width="{width:.2f}%" height="{tall:g}"></rect>'
+        for tone, y, tall, x, width in mark.shapes
+    )
+    return (
+        f'<a href="{escape(root + mark.link)}" tabindex="{0 if is_stop else -1}"><title>{escape(mark.title)}</title>'
+        f'<rect class="hit" x="{mark.x:.2f}%" width="{mark.width:.2f}%" height="{height}"></rect>{shapes}</a>'
     )

@@ -19,7 +19,7 @@ from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import STATES, Run, State
 from redisbeater.redaction import BLANK
-from redisbeater.times import span_words
+from redisbeater.times import date_words, from_iso, span_words
 
 if TYPE_CHECKING:
     from redisbeater.dashboard.access import Head
@@ -67,6 +67,20 @@ def waiting(found: HeldRuns) -> str:
     least = "At least " if found.is_at_least else ""
     times = "1 fire time is" if found.fire_times == 1 else f"{found.fire_times:,} fire times are"
     return f"{least}{times} waiting{'' if found.entries == 1 else f', of {found.entries:,} entries'}."
+
+
+def between(clock: Clock, start: datetime, end: datetime) -> str:
+    """Return a time from one instant to another: ``Tue 24 Nov 2026 03:15 to 03:30 CET``."""
+    first, last = clock.local(start), clock.local(end)
+    form = "%H:%M:%S" if first.second or last.second else "%H:%M"
+    day = "" if first.date() == last.date() else f"{date_words(last)} "
+    return f"{date_words(first)} {first:{form}} to {day}{last:{form} %Z}"
+
+
+def typed(text: str, local: datetime) -> str:
+    """Return a time as people write it where a link has it with its offset; that of a repeated hour stays as it is."""
+    is_of_link = from_iso(text) is not None and local.fold == 0
+    return f"{local:%Y-%m-%d %H:%M:%S}".removesuffix(":00") if is_of_link else text
 
 
 def value(found: Any, field: str) -> str:

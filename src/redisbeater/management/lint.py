@@ -234,7 +234,7 @@ def _herd(simulation: Simulation) -> Iterable[Finding]:
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     local: datetime = busiest.at.astimezone(simulation.zone)
     text = f"{busiest.runs:,} runs at {local:%H:%M:%S}: jitter={ADVISED_JITTER} spreads them"
-    yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text)
+    yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text, busiest.at)
 
 
 def _course(find: Callable[[], FutureRuns | None]) -> FutureRuns | None:

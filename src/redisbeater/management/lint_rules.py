@@ -81,17 +81,19 @@ class Finding:
         severity: ``error``, ``warning`` or ``hint``.
         name: the entry, or a family of them, ``report*``; empty: the schedule itself.
         text: what it is, and what to do.
+        at: the second in which the runs of a herd are due, aware UTC; None: it is about no such second.
     """
 
     rule: str
     severity: str
     name: str
     text: str
+    at: datetime | None = None
 
     @classmethod
-    def of(cls, rule: str, name: str, text: str) -> Finding:
+    def of(cls, rule: str, name: str, text: str, at: datetime | None = None) -> Finding:
         """Return a finding of a rule, with its severity."""
-        return cls(rule=rule, severity=RULES[rule][0], name=name, text=text)
+        return cls(rule=rule, severity=RULES[rule][0], name=name, text=text, at=at)
 
 
 def of_stored(stored: StoredEntry, defaults: Defaults) -> Iterator[Finding]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import Any, Concatenate
 
 from redisbeater.editing.upcoming import UpcomingRun
@@ -19,9 +20,11 @@ from redisbeater.management.registered import is_registered, task_names
 from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
+from redisbeater.management.simulation import due_seconds
 from redisbeater.management.status import Status, read_overview
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
+from redisbeater.model.run import State
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.records import PageKeys
 
@@ -146,6 +149,14 @@ class OperatorStore(ScheduleStore):
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
 
+    def minutes(self) -> dict[datetime, Counter[State]]:
+        """Return how many runs ended in which state in each five minutes of the last six hours, where recorded."""
+        return self._context.redis.runs.minutes() if self.tracks_runs else {}
+
+    def due_seconds(self, names: Sequence[str], start: datetime, end: datetime, most: int) -> dict[str, list[int]]:
+        """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
+        return due_seconds(self._context, names, start, end, most)
+
     def watch(self) -> Watcher:
         """Return a watcher for changes of the schedule and of its runs."""
         return Watcher(self._context)
@@ -214,6 +225,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     is_registered = Awaited(OperatorStore.is_registered)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
+    minutes = Awaited(OperatorStore.minutes)
+    due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
     watch = Awaited(OperatorStore.watch)
     words = Awaited(OperatorStore.words)
     form_words = Awaited(OperatorStore.form_words)

@@ -399,6 +399,51 @@
     if (secret.form.hasAttribute("data-opened")) secret.form.requestSubmit();
   }
 
+  // A picture whose parts are links is one stop of the Tab key: arrows move in it, and the part that a key, a pointer or a
+  // first tap is at is read beside it.
+  const markAt = target => target.closest?.("[data-marks] svg a");
+
+  function tell(mark) {
+    const told = one("[data-told]", mark.closest("[data-marks]")), link = document.createElement("a");
+    [link.href, link.textContent] = [mark.getAttribute("href"), one("title", mark).textContent];
+    if (told.textContent !== link.textContent) told.replaceChildren(link);
+  }
+
+  function nextMark(mark, key) {
+    const x = each => each.getBoundingClientRect().x, rows = all("svg", mark.closest("[data-marks]")).filter(row => one("a", row));
+    const at = rows.indexOf(mark.closest("svg")), row = all("a", rows[at]), place = row.indexOf(mark);
+    if (key === "Home" || key === "End") return row.at(key === "Home" ? 0 : -1);
+    if (key === "ArrowLeft" || key === "ArrowRight") return row[place + (key === "ArrowLeft" ? -1 : 1)];
+    const other = rows[at + (key === "ArrowUp" ? -1 : 1)]; // the part that is nearest in the next lane
+    return other && all("a", other).reduce((best, each) => Math.abs(x(each) - x(mark)) < Math.abs(x(best) - x(mark)) ? each : best);
+  }
+
+  document.addEventListener("keydown", event => {
+    const mark = markAt(event.target);
+    if (!mark || !/^(Arrow\w+|Home|End)$/.test(event.key)) return;
+    event.preventDefault();
+    const next = nextMark(mark, event.key);
+    if (!next) return;
+    for (const old of all("svg a[tabindex='0']", mark.closest("[data-marks]"))) old.setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  });
+  for (const kind of ["focusin", "pointerover"]) document.addEventListener(kind, event => {
+    const mark = markAt(event.target);
+    if (mark) tell(mark);
+  });
+  let touched = null;
+  document.addEventListener("click", event => {
+    const mark = markAt(event.target);
+    if (mark && event.pointerType === "touch" && touched !== mark) [touched] = [mark, tell(mark), event.preventDefault()];
+  });
+
+  // The line "now" of a page that stays open is drawn again every five minutes.
+  let drawn = now();
+  setInterval(() => {
+    if (one(".timeline") && mayAsk() && now() - drawn > 300000) [drawn] = [now(), everything()];
+  }, 10000);
+
   const keysOn = one("#keys-on");
   if (keysOn) keysOn.checked = kept("keys") !== "off";
   root.classList.add("scripted");

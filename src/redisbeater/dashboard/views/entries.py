@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, PageRequest
-from redisbeater.dashboard.pictures import Strip, two_weeks
+from redisbeater.dashboard.pictures import Weeks, two_weeks
 from redisbeater.dashboard.views.queries import MOST_ROWS, RUN_STATES, EntryQuery, HistoryQuery, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
@@ -94,12 +94,12 @@ async def _upcoming(req: PageRequest, view: EntryView) -> Sequence[UpcomingRun]:
     return []
 
 
-def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -> Strip | None:
+def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -> Weeks | None:
     """Return the picture of the next two weeks; None where it would be one bar, or empty."""
     end = req.clock.now + timedelta(days=14)
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
-    return two_weeks([run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
+    return two_weeks(view.name, [run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
 
 
 def _is_change(line: LogLine) -> bool:

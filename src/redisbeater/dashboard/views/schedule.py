@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import aclosing
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from itertools import islice
 
@@ -13,24 +13,27 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from redisbeater.dashboard import words
 from redisbeater.dashboard.access import local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
 from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
-from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
+from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, Axis, lane, passed, timeline
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
 from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, read_value, whole
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.management.runs.history import item_dict
-from redisbeater.management.search import STATES
 from redisbeater.model.run import Run, State
-from redisbeater.times import read_duration, read_time
+from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
 
 #: Findings that are shown, the worst: to draw 100,000 of them would take all processor time for seconds.
 MOST_FINDINGS = 500
+
+#: In a schedule with more entries, which take seconds to read, the page comes before its findings.
+MOST_AT_ONCE = 1_000
 
 #: How long a preference is kept.
 YEAR_SECONDS = 365 * 24 * 3600
@@ -53,14 +56,17 @@ async def status(req: PageRequest) -> Page:
 
 
 async def findings(req: PageRequest) -> Page:
-    """Show the worst of what ``lint`` finds, and of the entries that are broken."""
-    found, broken = await req.store.lint(), await req.store.broken()
+    """Show the worst of what ``lint`` finds, and of the entries that are broken; of many entries only with ``wait``."""
+    is_part = req.query("wait") == "1"
+    if req.status.entries > MOST_AT_ONCE and not is_part and not req.request.url.path.endswith(".json"):
+        return Page(template="findings.html", values={"findings": None}, fragment="content")
+    found = await req.site.heavy_reads.read(req.request, req.user, lambda store: store.lint())
+    broken = await req.store.broken()
     shown, total = found[:MOST_FINDINGS], len(found)
-    names = {finding.name for finding in shown if finding.name and not finding.name.endswith("*")} | set(broken)
-    values = {"findings": shown, "total": total, "broken": broken, "names": names, "states": STATES}
+    values = {"findings": shown, "total": total, "broken": broken}
     few = dict(islice(broken.items(), MOST_FINDINGS))
     data = {"findings": shown, "total": total, "broken": few}
-    return Page(template="findings.html", values=values, data=data, fragment="content")
+    return Page(template="findings.html", values=values, data=data, fragment="found" if is_part else "content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -131,15 +137,24 @@ SPANS = ("1h", "24h", "7d")
 
 async def upcoming(req: PageRequest) -> Page:
     """Show the runs to come, of one entry or of the whole schedule."""
-    name, limit = req.query("name"), whole(req.query("n"), 1, MOST, SIZE)
-    problems: dict[str, str] = {}
+    name, problems = req.query("name"), dict[str, str]()
     within = read_value(req, "within", read_duration, problems)
     start = read_value(req, "at", lambda text: _coming_time(req, text), problems)
+    end = None
+    if start is not None and within is not None:
+        within = min(within, max(FAR_FUTURE - start, timedelta()))
+        end = start + within
+    limit = whole(req.query("n"), 1, MOST, SIZE if end is None else MOST)
     runs: list[UpcomingRun] = []
     if not problems:
         number = min(limit, MOST_RUNS) if name else limit
         runs += await req.store.upcoming(name or None, number, within=within, start=start)
-    values = {"runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS}
+    runs = [run for run in runs if end is None or run.due_at < end]
+    values = {
+        "runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS,
+        "at": req.query("at") if start is None else words.typed(req.query("at"), req.clock.local(start)),
+        "span": words.between(req.clock, start, end) if end else "", "length": within and duration_words(within),
+    }  # fmt: skip
     data = {"errors": problems} if problems else runs
     return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)
 
@@ -175,9 +190,12 @@ async def run(req: PageRequest) -> Page:
 
 
 def _coming_time(req: PageRequest, text: str) -> datetime:
-    zone = req.clock.now.tzinfo
-    assert zone is not None, "the clock is aware"
-    return read_time(text, now=req.clock.now, zone=zone)
+    return read_time(text, now=req.clock.now, zone=_zone(req))
+
+
+def _zone(req: PageRequest) -> tzinfo:
+    """Return the zone of the times of the whole schedule on a page."""
+    return req.clock.fixed or req.clock.now.tzinfo or timezone.utc
 
 
 def _is_of_all(asked: QueryParams) -> bool:
@@ -189,44 +207,59 @@ def _first_line(run: Run) -> str:
     return (run.error or "no reason").splitlines()[0]
 
 
+#: Lanes on a page.
+MOST_LANES = 30
+
 #: Runs of a week, going by its first day, that are counted at most while somebody waits for the page.
 MOST_OF_A_WEEK = 200_000
 
 
 async def forecast(req: PageRequest) -> Page:
-    """Show the forecast of the entries that the filters of the list select."""
+    """Show the timeline of the entries that the filters of the list select."""
     found = await req.site.forecasts.get(EntryQuery.of(req.request.query_params).selection)
-    strip = forecast_strip(found, req.clock.fixed or req.clock.now.tzinfo or timezone.utc)
     data = {
         "start": found.start,
         "runs": found.runs,
         "is_at_least": found.is_at_least,
-        "quarters": [found.counts.get(place, 0) for place in range(QUARTERS)],
+        "quarters": [found.counts.get(place, 0) for place in range(round((found.end - found.start) / QUARTER))],
         "peak": found.peak and [*found.peak],
-        "words": strip.words,
+        "past": None if found.minutes is None else [dict(part.tones) for part in passed(found).values()],
+        "words": timeline(found, _zone(req)).words,
     }
     return Page(template="forecast.html", values={"forecast": found}, data=data, fragment="forecast")
 
 
 async def bands(req: PageRequest) -> Page:
-    """Show when the entries with the most runs run, within 24 hours, or with ``within=7d`` within a week.
+    """Show a lane for each entry, those with the fewest runs first, of 24 hours, or with ``within`` of 1h or 7d.
 
-    A week with too many runs is not counted: its first day is shown.
+    A week with too many runs is not counted: a day is shown.
     """
-    everything = EntryQuery().selection
-    found, days = await req.site.forecasts.get(everything), 1
-    is_wide = req.query("within") == "7d"
-    if is_wide and not found.is_at_least and 7 * found.runs <= MOST_OF_A_WEEK:
-        found, days = await req.site.forecasts.get(everything, 7), 7
+    everything, within = EntryQuery().selection, req.query("within") if req.query("within") in SPANS else "24h"
+    span, now = read_duration(within), req.clock.now
+    found = await req.site.forecasts.get(everything)
+    begin, is_cut = found.begin, span.days > 1 and (found.is_at_least or span.days * found.runs > MOST_OF_A_WEEK)
+    if span.days != 1 and not is_cut:
+        before = timedelta() if found.minutes is None else span / 4
+        found = await req.site.forecasts.get(everything, span - before)
+        begin = found.now - before
+    total = len(found.bands)
+    pages = max(-(-total // MOST_LANES), 1)
+    number = whole(req.query("page"), 1, pages)
+    shown = found.bands[(number - 1) * MOST_LANES : number * MOST_LANES]
+    names = [band.name for band in shown]
+    due = await req.store.due_seconds(names, now, found.end, MOST_DUE)
+    runs = await req.store.newest_runs(names)
+    axis = Axis(begin, found.end, now, _zone(req))
+    lanes = [lane(band, due.get(band.name, []), runs[band.name], axis) for band in shown]
     data = {
-        "start": found.start,
-        "days": days,
-        "is_at_least": found.is_at_least,
-        "entries": [{"name": band.name, "runs": band.runs, "quarters": dict(band.quarters)} for band in found.bands],
-    }
-    zone = req.clock.fixed or req.clock.now.tzinfo or timezone.utc
-    drawn = [(band.name, band.runs, band_strip(band, found.start, days, zone)) for band in found.bands]
-    values = {"bands": drawn, "days": days, "is_at_least": found.is_at_least, "is_cut": is_wide and days == 1}
+        "start": begin, "now": now, "end": found.end, "is_at_least": found.is_at_least, "total": total,
+        "entries": [{"name": each.name, "runs": each.runs, "due": due.get(each.name, [])} for each in lanes],
+    }  # fmt: skip
+    values = {
+        "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
+        "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
+        "address": f"{req.root}/bands?within={within}&",
+    }  # fmt: skip
     return Page(template="bands.html", values=values, data=data, fragment="bands")
 
 
@@ -271,7 +304,7 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 
 ACTIONS = (
     Action(path="/status", answer=status),
-    Action(path="/findings", answer=findings, is_heavy=lambda _: True),
+    Action(path="/findings", answer=findings),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
