@@ -142,7 +142,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         (("--solar", "sunzet,1,2"), "$.schedule: solar: "),
         (("--rrule", "FREQ=NEVER"), "$.schedule.rrule: "),
         ((*CRON, "--timezone", "Europe/Wien"), "$.timezone: unknown time zone 'Europe/Wien'"),
-        ((*CRON, "--args", "{"), "$.args: not JSON: "),
+        ((*CRON, "--args", "{"), '$.args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
         ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
         ((*CRON, "--options", '{"quue": "x"}'), "$.options.quue: "),
         ((*CRON, "--max-runs", "many"), "$.max_runs: expected a whole number, got 'many'"),
