@@ -22,7 +22,7 @@ def signature() -> Signature:
     ) -> None:  # fmt: skip
         """Do nothing."""
 
-    found = signature_of(app, "proj.send")
+    found = signature_of(app, "proj.send", ())
     assert found is not None
     return found
 
@@ -53,6 +53,7 @@ def test_a_signature_has_each_argument_with_its_type_and_default_and_no_self(sig
         ("pages", "5", 5),
         ("ids", "null", None),
         ("ids", "[1, 2]", [1, 2]),
+        ("any_", "5", 5),
     ],
 )
 def test_a_text_is_json_or_where_it_is_none_a_text(signature: Signature, name: str, text: str, value: Any) -> None:
@@ -108,6 +109,21 @@ def test_an_argument_by_position_that_is_cleared_leaves_the_later_ones_by_name(s
 
 def test_a_task_that_takes_arguments_only_by_position_or_is_unknown_has_no_fields() -> None:
     app = Celery("proj", set_as_current=False)
-    app.task(name="proj.old")(lambda first, /: first)
-    assert signature_of(app, "proj.old") is None
-    assert signature_of(app, "proj.unknown") is None
+
+    @app.task(name="proj.old")
+    def old(first: int, /) -> None: ...
+
+    assert signature_of(app, "proj.old", ()) is None
+    assert signature_of(app, "proj.unknown", ()) is None
+
+
+def test_a_default_that_is_a_secret_is_blanked() -> None:
+    app = Celery("proj", set_as_current=False)
+
+    @app.task(name="proj.send")
+    def send(api_key: str = "hunter2", url: str = "redis://:hunter2@host", pages: int = 3) -> None: ...
+
+    found = signature_of(app, "proj.send", ("*key*",))
+    assert found is not None
+    assert "hunter2" not in str(found)
+    assert "pages: int = 3" in found.words

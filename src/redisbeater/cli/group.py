@@ -26,14 +26,7 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
-from redisbeater.exceptions import (
-    EntryNotFound,
-    ImproperlyConfigured,
-    InvalidEntry,
-    RedisBeaterError,
-    RunActive,
-    StoreError,
-)
+from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.json_text import unique
@@ -185,8 +178,7 @@ def _with_address(app: Celery, error: Exception) -> str:
 
 def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error; for a name that does not exist also the nearest one that does."""
-    others = error.others if isinstance(error, InvalidEntry) else ()
-    text = "\nError: ".join(shown(each, MOST_ERROR) for each in (error, *others))
+    text = "\nError: ".join(shown(each, MOST_ERROR) for each in (error, *getattr(error, "others", ())))
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
         store = OperatorStore(app)
         names = store.names() if store.count() <= MOST_NAMES else ()

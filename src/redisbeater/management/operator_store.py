@@ -129,7 +129,7 @@ class OperatorStore(ScheduleStore):
 
     def signature(self, task: str) -> Signature | None:
         """Return the arguments that a task takes by name, or None if they are not known."""
-        return signature_of(self._context.app, task)
+        return signature_of(self._context.app, task, self._context.config.redact)
 
     def task_problem(self, entry: RedisScheduleEntry) -> str:
         """Return why each run of an entry will fail, as far as the tasks of the app tell; else an empty text."""

@@ -6,14 +6,14 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery import Celery, Task
 
 from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.redaction import redacted
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -77,8 +77,7 @@ def nearest_task(app: Celery, task: str) -> str:
 _ONLY_JSON = {"int", "float", "bool", "list", "dict", "tuple", "set", "None"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument that a task takes by name; annotation and default are in words, empty where there is none."""
 
     name: str
@@ -92,7 +91,7 @@ class Argument:
         Raises:
             InvalidEntry: it is no JSON, and the task takes no texts.
         """
-        types = {each.strip().partition("[")[0] for each in self.annotation.split("|")} - {""}
+        types = set(re.sub(r"\[.*\]|[ ]", "", self.annotation).split("|")) - {""}
         try:
             value = json_text.from_person(text, f"$.kwargs.{self.name}")
         except InvalidEntry as exc:
@@ -111,8 +110,7 @@ class Argument:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signature:
+class Signature(NamedTuple):
     """The arguments of a task; ``words`` has them as its author wrote them."""
 
     words: str
@@ -150,34 +148,35 @@ class Signature:
         return positional, {name: values[name] for name in order if name in values}
 
 
-def signature_of(app: Celery, task: str) -> Signature | None:
-    """Return the signature of a task, without ``self``, ``*args`` and ``**kwargs``; None if it is not known.
+def signature_of(app: Celery, task: str, patterns: tuple[str, ...]) -> Signature | None:
+    """Return the signature of a task, with secrets blanked; None if it is not known.
 
-    Arguments that can only be passed by position have no names to ask for, and such a signature is none.
+    Its arguments are those without ``self``, ``*args`` and ``**kwargs``. One that can only be passed by position has no
+    name to ask for, and its task no such signature.
     """
     if not is_registered(app, task):
         return None
     try:
         found = inspect.signature(app.tasks[task].run)
-        parameters, words = list(found.parameters.values()), re.sub(r": '([^']*)'", r": \1", str(found))
+        parameters = [
+            each.replace(default=redacted({each.name: each.default}, patterns, in_texts=True)[each.name])
+            if each.default is not each.empty
+            else each
+            for each in found.parameters.values()
+        ]
+        words = re.sub(r": '([^']*)'", r": \1", str(found.replace(parameters=parameters)))
     except Exception:  # the application's code: a class in C, or a default with a broken repr
         return None
     if any(each.kind is each.POSITIONAL_ONLY for each in parameters):
         return None
-    return Signature(
-        words=f"{task.rpartition('.')[2]}{words}",
-        arguments=[
-            Argument(
-                name=each.name,
-                annotation="" if each.annotation is each.empty else _annotation(each.annotation),
-                default="" if each.default is each.empty else repr(each.default),
-                is_keyword_only=each.kind is each.KEYWORD_ONLY,
-            )
-            for each in parameters
-            if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        ],
-    )
-
-
-def _annotation(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    arguments = [
+        Argument(
+            each.name,
+            "" if each.annotation is each.empty else inspect.formatannotation(each.annotation).strip("'\""),
+            "" if each.default is each.empty else repr(each.default),
+            each.kind is each.KEYWORD_ONLY,
+        )
+        for each in parameters
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+    return Signature(f"{task.rpartition('.')[2]}{words}", arguments)
