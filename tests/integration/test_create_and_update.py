@@ -342,6 +342,23 @@ def test_an_update_that_cannot_be_read_writes_nothing(
     assert result.stderr.startswith(f"Error: {error}")
 
 
+def test_all_that_is_wrong_is_printed_at_once(run: Callable[..., Result], store: ScheduleStore) -> None:
+    result = run("create", "report", "proj.work", "--every", "often", "--args", "orders", "--max-runs", "0")
+
+    assert (result.exit_code, store.count()) == (2, 0)
+    assert [line.partition(":")[::2] for line in result.stderr.splitlines()] == [
+        ("Error", ' $.args: not valid JSON. Write a list, such as ["orders"]'),
+        ("Error", " $.max_runs: expected a whole number of runs, at least 1, or None, got 0"),
+        ("Error", " $.schedule.every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
+    ]
+
+
+def test_a_part_of_a_zone_is_enough(run: Callable[..., Result], store: ScheduleStore) -> None:
+    run("create", "report", "proj.work", "--cron", "0 9 * * *", "--timezone", "vienna")
+
+    assert store.get("report").timezone == "Europe/Vienna"
+
+
 def test_labels_and_the_author_are_kept(run: Callable[..., Result], store: ScheduleStore) -> None:
     run("create", "report", "proj.work", "--every", "60", "--label", "team=a", "--label", "tier=gold", "--by", "anna")
     created = store.get("report").labels

@@ -117,10 +117,15 @@ class Draft:
                 self.words[word] = printable_json(value) if value else ""
 
     def show_arguments(self, signature: Signature | None) -> None:
-        """Set the fields of the arguments to what args and kwargs say; JSON stays where no fields can."""
+        """Set the fields of the arguments to what args and kwargs say; JSON stays where no fields can.
+
+        What was typed stays if it cannot be read, and so does that for another task.
+        """
         texts = None if signature is None else signature.texts(*self._arguments())
         self.has_json = self.has_json or texts is None
-        self.texts = {**self.texts, **(texts or {})}
+        if signature and texts is not None and not any(name.startswith(_ARGUMENT) for name in self.errors):
+            known = [each.name for each in signature.arguments]
+            self.texts = {name: text for name, text in self.texts.items() if name not in known} | texts
 
     def _arguments(self) -> list[Any]:
         """Return args and kwargs, or None in the place of one that is no JSON."""
