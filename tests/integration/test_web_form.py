@@ -142,6 +142,17 @@ def test_the_preview_of_a_change_keeps_the_grid_of_an_interval(app: Celery, stor
     assert f'<li><time datetime="{entry.due_at:%Y-%m-%dT%H:%M:%SZ}"' in text
 
 
+def test_a_program_previews_a_change(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour=9, minute=0), timezone="Europe/Vienna")
+    form = {"was": "report", "max_runs": "3", "jitter": "soon"}
+    data = browse(app).post("/preview", data=form, headers={"Accept": "application/json"}).json()
+    assert set(data) == {
+        "schedule", "call", "runs", "next_shift", "findings", "problem", "errors", "changes"
+    }  # fmt: skip
+    assert (data["schedule"], data["call"]) == ("at 09:00 every day, Europe/Vienna", "shop.report()")
+    assert (data["changes"]["changed"], list(data["errors"])) == ({"max_runs": [None, 3]}, ["jitter"])
+
+
 def test_whoever_may_not_edit_learns_of_no_change(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", 600.0, kwargs={"password": "hunter2"})
     form = {"was": "report", "kind": "every", "every": "20m", "kwargs": '{"password": "hunter2"}'}
@@ -195,7 +206,7 @@ def test_each_argument_of_the_task_has_a_field_and_becomes_what_the_preview_show
     assert fields_of(shown) == {
         "arg.to": "", "arg.pages": "", "arg.body": "", "arg.api_key": "", "arguments": "fields"
     }  # fmt: skip
-    assert 'name="arg.pages" value="" placeholder="3"' in shown
+    assert 'name="arg.pages" value="" placeholder="default: 3"' in shown
     assert store.count() == 0
     form = {**FORM, "task": send, "arguments": "fields", "arg.to": "5", "arg.pages": "7", "arg.body": "some, text"}
     call = 'shop.send(to="5", pages=7, body="some, text")'

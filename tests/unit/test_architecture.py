@@ -114,7 +114,6 @@ SHORT = {
     "broker.task_options": "definitions are checked by it where no broker is reached",
     "clock": "every floor above reads this clock and waits by these delays",
     "host_name": "the page and the server of a beat both ask, and neither knows the other",
-    "management.registered": "lint, triggers and the command line ask which tasks there are",
     "serving": "every process imports it with the package",
     "testing.pytest_plugin": "pytest loads it by its name",
 }

@@ -1,4 +1,4 @@
-"""The tasks that an app has."""
+"""The tasks that an app has, and their arguments as texts of a form."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
 
 
 async def _warning(req: PageRequest, entry: RedisScheduleEntry) -> str:
-    """Return what the message about a saved entry says if each of its runs will fail."""
+    """Return a warning for the message about a saved entry if each of its runs will fail, else an empty text."""
     problem = await req.store.task_problem(entry)
     return f" Warning: {problem}." if problem else ""
 
@@ -381,7 +381,7 @@ def _labels(req: PageRequest) -> dict[str, str]:
 
 
 async def _difference(req: PageRequest, draft: Draft) -> EditReport:
-    """Return what a form changes in its entry, as that is now."""
+    """Return the report on the change that a form makes to its entry as that is now."""
     try:
         return (await _edited(req, draft, dry_run=True))[2]
     except EditConflict:
