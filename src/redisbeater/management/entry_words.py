@@ -232,7 +232,7 @@ def drafted(context: Context, name: str, task: str, words: EntryWords) -> RedisS
     """
     errors, fields = Collected(), {}
     with errors:
-        check_name(name)
+        check_name(name, advice="")
     with errors:
         fields = words.fields(is_new=True)
     errors.raise_first()
