@@ -185,7 +185,7 @@ def test_the_preview_shows_the_schedule_although_another_field_is_wrong(
         assert "every 10 minutes" in text
         assert re.findall(r'data-field="(\w+)"', text) == ["kwargs", "max_runs"]
     fields = {"task": send, "arguments": "fields", "arg.to": "anna", "arg.pages": "many"}
-    text = web.post("/preview", data={**FORM, **fields}).text
+    text = web.post("/preview", data={**FORM, **fields, "name": ":x"}).text
     assert "every 10 minutes" in text
     assert 'data-field="arg.pages"' in text
 
@@ -256,6 +256,16 @@ def test_arguments_go_from_fields_to_json_and_back_and_another_task_keeps_what_w
     assert "&#34;to&#34;" not in other, "the other task does not get it"
 
 
+@pytest.mark.parametrize("kwargs", ['{"to": "anna", "cc": 1}', '{"to"'])
+def test_json_that_no_field_can_hold_says_so_when_fields_are_asked_for(app: Celery, send: str, kwargs: str) -> None:
+    form = {**FORM, "task": send, "kwargs": kwargs, "arguments": "fields", "step": "switch"}
+    text = browse(app).post("/entry", data=form).text
+    assert fields_of(text)["arguments"] == "json"
+    assert errors_of(text) == {
+        "kwargs": "The fields of the task cannot hold this JSON: correct it, or save it as it is."
+    }
+
+
 def test_json_that_was_typed_before_the_fields_were_shown_counts(app: Celery, store: ScheduleStore, send: str) -> None:
     browse(app).post("/entry", data={**FORM, "task": send, "kwargs": '{"to": "anna"}'})
     assert store.get("report").kwargs == {"to": "anna"}
@@ -299,6 +309,7 @@ def test_a_conflict_says_that_saving_overwrites_and_names_no_version(app: Celery
     sent = {**form, "was": "report", "if_version": form["version"], "description": "new"}
     text = web.post("/entry", data=sent).text
     assert "Saving overwrites their version." in text
+    assert "<title>Error: Edit report" in text
     assert "has version" not in text
 
 

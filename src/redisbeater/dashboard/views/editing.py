@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,6 +41,9 @@ _ARGUMENT = "arg."
 #: The messages of a form whose entry is gone, and of one whose entry another person has changed.
 GONE = "Someone deleted this entry."
 CHANGED = "Someone else has changed this entry since you opened it. Saving shows you both versions."
+
+#: The message about JSON that is to be shown in fields, and cannot be.
+NO_FIELDS = "The fields of the task cannot hold this JSON: correct it, or save it as it is."
 
 #: Runs in the preview.
 RUNS = 5
@@ -157,6 +160,14 @@ class Draft:
             self.errors.setdefault(name, words if words.endswith((".", "?")) else f"{words}.")
         self.errors = dict(sorted(self.errors.items(), key=lambda each: _ORDER.index(each[0].partition(".")[0])))
 
+    def drop(self, errors: Iterable[InvalidEntry]) -> None:
+        """Record errors, and forget the texts that they are about."""
+        for error in errors:
+            self.refuse(error)
+        self.name = "" if "name" in self.errors else self.name
+        self.words = {name: text for name, text in self.words.items() if name not in self.errors}
+        self.texts = {name: text for name, text in self.texts.items() if _ARGUMENT + name not in self.errors}
+
 
 async def new(req: PageRequest) -> Page:
     """Show an empty form, or with ``copy`` one like another entry."""
@@ -218,7 +229,10 @@ async def _with_arguments(req: PageRequest, draft: Draft, *, shows_json: bool, i
         draft.has_json = shows_json
     except InvalidEntry as exc:
         draft.refuse(exc)
-    return await _form(req, draft)
+    page = await _form(req, draft)
+    if is_switched and draft.has_json and not shows_json:
+        draft.errors["kwargs"] = NO_FIELDS
+    return page
 
 
 async def _pass_arguments(req: PageRequest, draft: Draft) -> None:
@@ -355,18 +369,18 @@ async def preview(req: PageRequest) -> Page:
     report: EditReport | None = None
     found: Preview | None = None
     for _ in range(2):  # again without what cannot be read
-        try:
+        errors = Collected()
+        with errors:
             await _pass_arguments(req, draft)
+        with errors, suppress(EntryNotFound):
             if draft.was and req.may(Right.EDIT):  # of secrets, too, the changes tell whether a guess was right
                 report = await _difference(req, draft)
             found = await (req.store.preview(report.entry, RUNS) if report else _preview_of_new(req, draft))
+        if not errors:
             break
-        except InvalidEntry as exc:
-            draft.refuse(exc)
-            draft.words = {name: text for name, text in draft.words.items() if name not in draft.errors}
-            draft.texts = {name: text for name, text in draft.texts.items() if _ARGUMENT + name not in draft.errors}
-        except EntryNotFound:
-            draft.errors[""] = GONE
+        draft.drop(errors)
+    if draft.was and found is None and not draft.errors:
+        draft.errors[""] = GONE
     data = {**(found.as_dict() if found else {}), "errors": draft.errors}
     data |= {"changes": report.as_dict()} if report else {}
     values = {"draft": draft, "preview": found, "report": report, "labels": _labels(req)}
