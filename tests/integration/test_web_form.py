@@ -76,6 +76,13 @@ def test_the_first_field_with_an_error_has_the_focus_and_the_title_says_error(
     assert '<details class="policies" open>' in text
 
 
+def test_an_empty_form_says_what_is_missing(app: Celery) -> None:
+    empty = {"name": "", "task": "", "kind": "every", "every": ""}
+    assert errors_of(browse(app).post("/entry", data=empty).text) == {
+        "name": "Give the entry a name.", "task": "Choose the task to run.", "every": "Write when it runs."
+    }  # fmt: skip
+
+
 def test_a_change_with_errors_names_all_of_them_and_writes_nothing(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", 600.0, description="old")
     form = {"was": "report", "kind": "every", "every": "", "max_runs": "0", "task": "", "description": "new"}

@@ -148,6 +148,8 @@ class Draft:
             if name == "schedule":
                 name, rest = self.kind or "kind", []
                 problem = problem if self.words.get(name, "").strip() else "write when it runs"
+            elif name == "name" and not self.name:
+                problem = "give the entry a name"
             elif name == "kwargs" and not self.has_json and rest and rest[0] in self.texts:
                 name, rest = _ARGUMENT + rest[0], rest[1:]
             elif name in ("args", "kwargs"):
