@@ -214,7 +214,7 @@ def test_a_form_whose_entry_was_deleted_keeps_what_was_typed(app: Celery, store:
     sent = {**form, "was": "report", "if_version": form["version"], "description": "typed for an hour"}
     answer = web.post("/entry", data=sent)
     assert (answer.status_code, 'value="typed for an hour"' in answer.text) == (404, True)
-    assert "it was deleted meanwhile" in answer.text
+    assert "Someone deleted this entry." in answer.text
     program = web.post("/entry", data=sent, headers={"Accept": "application/json"})
     assert (program.status_code, program.json()["status"]) == (404, 404)
 

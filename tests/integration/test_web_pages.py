@@ -176,31 +176,31 @@ def test_a_form_creates_what_it_says(app: Celery, store: ScheduleStore) -> None:
     ("changes", "field", "text"),
     [
         ({"every": "10 fortnights"}, "every", "is no unit"),
-        ({"every": ""}, "kind", "is missing"),
+        ({"every": ""}, "every", "Write when it runs."),
         ({"kind": "cron", "cron": "99 * * * *"}, "cron", "99"),
-        ({"kind": "at", "at": "someday"}, "at", "expected a time"),
-        ({"args": "[1"}, "args", "$.args"),
-        ({"kwargs": "[]"}, "kwargs", "$.kwargs"),
+        ({"kind": "at", "at": "someday"}, "at", "xpected a time"),
+        ({"args": "[1"}, "args", "Not valid JSON at line 1, column 3. Write a list, such as [&#34;orders&#34;]."),
+        ({"kwargs": "[]"}, "kwargs", "Expected a dict, got []"),
         ({"options": '{"quue": "a"}'}, "options", "queue"),
         ({"options": '{"link": {"task": "shop.nothing"}}'}, "options", "has no task"),
         (
             {"options": '{"chain": [{"task": "shop.report"}, {"task": "shop.nothing"}]}'},
             "options",
-            "$.options.chain[1]",
+            "chain[1]: this app has no task",
         ),
         (
             {"options": '{"link": {"task": "shop.report", "options": {"link_error": [{"task": "shop.nothing"}]}}}'},
             "options",
-            "$.options.link.options.link_error[0]: this app has no task",
+            "link.options.link_error[0]: this app has no task",
         ),
         ({"options": '{"link": {"task": "shop.report", "subtask_type": "chain"}}'}, "options", "celery.chain"),
         ({"options": '{"chord": {"task": 5}}'}, "options", "has no task"),
-        ({"options": '{"headers": {"task": "shop.sync"}}'}, "options", "$.options.headers.task"),
+        ({"options": '{"headers": {"task": "shop.sync"}}'}, "options", "headers.task: "),
         ({"timezone": "Europe/Wien"}, "timezone", "Europe/Wien"),
-        ({"name": ":x"}, "name", "$.name"),
+        ({"name": ":x"}, "name", ":"),
         ({"task": "shop.nothing"}, "task", "has no task"),
-        ({"max_runs": "many"}, "max_runs", "whole number"),
-        ({"grace": "soon"}, "grace", "expected a duration"),
+        ({"max_runs": "many"}, "max_runs", "Expected a whole number"),
+        ({"grace": "soon"}, "grace", "xpected a duration"),
         ({"labels": "customer"}, "labels", "customer=weiss"),
     ],
 )
@@ -288,7 +288,7 @@ def test_of_two_tabs_the_second_sees_what_the_first_did(app: Celery, store: Sche
     store.update("report", max_runs=9)
     answer = web.post("/entry", data=sent)
     assert answer.status_code == 409
-    assert "Somebody else has changed it" in answer.text
+    assert "Someone else has changed this entry" in answer.text
     assert "20m" in answer.text
     assert store.get("report").due_at is not None
     assert "every 10 minutes" in web.get("/entry?name=report").text

@@ -92,7 +92,9 @@ FIELDS: dict[str, st.SearchStrategy[str]] = {
     "id": usually(*RUNS, "<flash>"),
     "task": usually(TASK),
     "kind": usually("every", "cron", "rrule", "at", "solar", ""),
-    "step": usually("check", ""),
+    "step": usually("check", "", "arguments", "switch", "restore"),
+    "arguments": usually("fields", "json"),
+    "arg.pages": usually("3", "many", '"5"', "***", "[1]"),
     "state": usually("broken", "late", "deleted", "enabled", "SUCCESS,LOST", "skipped"),
     "sort": usually("next", "name", "late"),
     "label": usually("team=shop", "team", "="),
@@ -113,7 +115,7 @@ FORM = (
     "name", "was", "like", "if_version", "kind", "note", "step", "task", "every", "cron", "rrule", "at", "solar",
     "args", "kwargs", "options", "timezone", "start_at", "end_at", "max_runs", "on_finish", "grace", "coalesce",
     "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
-    "labels",
+    "labels", "arguments", "arg.pages",
 )  # fmt: skip
 CHANGE = ("name", "all", "confirm", "until", "undo", "note", "next", "if_version", *FILTERS)
 

@@ -178,7 +178,7 @@ def _with_address(app: Celery, error: Exception) -> str:
 
 def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error; for a name that does not exist also the nearest one that does."""
-    text = shown(error, MOST_ERROR)
+    text = "\nError: ".join(shown(each, MOST_ERROR) for each in (error, *getattr(error, "others", ())))
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
         store = OperatorStore(app)
         names = store.names() if store.count() <= MOST_NAMES else ()

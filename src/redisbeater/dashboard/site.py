@@ -136,20 +136,30 @@ def form_fields(config: Config) -> dict[str, list[FormField]]:
 
 
 def _form_field(field: Field, config: Config) -> FormField:
-    kind, default = field.kind, ""
+    kind, default, hint = field.kind, "", field.help
     if field.default is INHERIT:
         default = f"{kind.words(getattr(config, field.name))}, by the setting redisbeater_{field.name}."
     choices = _choices(field, default)
+    if field.group is Group.PEOPLE:
+        hint = ""
+    elif isinstance(kind, Zone):
+        hint = f"Such as {kind.example}, or a part of it."
     return FormField(
         word=field.word,
-        label=field.name.replace("_", " ").capitalize(),
+        label=_label(field),
         heading=field.group.sentence,
-        hint=field.sentence if choices else field.help,
+        hint=field.sentence if choices else hint,
         default=default,
         choices=choices,
         has_lines=isinstance(kind, (JSON, Labels)),
         is_zone=isinstance(kind, Zone),
     )
+
+
+def _label(field: Field) -> str:
+    if isinstance(field.kind, JSON):
+        return f"{field.name} (JSON {field.kind.noun})"
+    return "Time zone" if isinstance(field.kind, Zone) else field.name.replace("_", " ").capitalize()
 
 
 def _choices(field: Field, inherited: str) -> list[FormChoice]:

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from celery import Celery
+
 from redisbeater.context import Context
-from redisbeater.display import json_fields, shown
+from redisbeater.display import json_fields, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry
@@ -20,6 +22,7 @@ from redisbeater.management.files.export import Export
 from redisbeater.management.future import FutureRuns, course_of, new_course
 from redisbeater.management.lint_rules import (
     SEVERITIES,
+    YEAR,
     Finding,
     clock_changes,
     memory,
@@ -40,8 +43,10 @@ from redisbeater.management.status import read_overview
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
-from redisbeater.schedules import describe
+from redisbeater.redaction import redacted
 from redisbeater.schedules.budget import StepsExhausted
+from redisbeater.schedules.kinds import describe_in_brief
+from redisbeater.schedules.zones import shifts_between
 from redisbeater.store import Snapshot, pages
 
 #: For signatures in a class that has a method ``list``.
@@ -61,6 +66,9 @@ ADVISED_JITTER = 300
 
 #: How many entries are read in one step.
 PIECE = 250
+
+#: Characters of a task with its arguments in a preview.
+MOST_CALL = 500
 
 #: The prefix of a schedule that RedBeat may read as well.
 _REDBEAT_PREFIX = "redbeat:"
@@ -251,23 +259,30 @@ class Preview:
 
     Attributes:
         schedule: its schedule in words.
+        call: the task with its arguments, secrets blanked.
         runs: its next runs.
         findings: what ``lint`` says of its definition.
+        next_shift: when the clocks of its zone change, if that leaves its runs as they are; None: they never do within
+            a year, or a finding says what becomes of a run.
+        zone: that of its local times.
         problem: why the runs are not known; empty: they are.
     """
 
     schedule: str
+    call: str
     runs: Sequence[UpcomingRun]
     findings: Sequence[Finding]
+    next_shift: datetime | None
+    zone: tzinfo
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return json_fields(self)
+        return json_fields(self, "zone")
 
 
 def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Preview:
-    """Return a preview of an entry; find its ``n`` next runs with the engine steps of one plan, some 30 ms.
+    """Return a preview of an entry: of a new one its ``n`` next runs as far as one plan finds them, in some 30 ms.
 
     Raises:
         InvalidEntry: it could not be stored.
@@ -279,16 +294,24 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
     runs: list[UpcomingRun] = []
     problem = ""
     try:
-        runs += first_runs(definition, zoned.defaults, now, n)
+        runs += entry.upcoming(n) if entry.version else first_runs(definition, zoned.defaults, now, n)
     except (StepsExhausted, OverflowError) as exc:
         problem = shown(exc) or "finding its next run takes too long"
+    zone = definition.zone(zoned.zone)
+    is_moved = definition.enabled and not definition.is_interval
+    changes = clock_changes(definition, now, zoned.zone) if is_moved else []
+    shift = next(shifts_between(now, now + YEAR, zone), None) if is_moved and not changes else None
     return Preview(
-        schedule=describe(definition.schedule, definition.zone(zoned.zone)),
+        schedule=describe_in_brief(definition.schedule, zone),
+        call=_call(definition, context.config.redact),
         runs=runs,
         findings=[
+            *(Finding.of(rule, definition.name, text) for rule, text in changes),
             *_findings(definition, now, zoned, lock_timeout),
-            *(of_arguments(definition, entry.app) if is_registered(entry.app, definition.task) else ()),
+            *_findings_on_task(definition, entry.app),
         ],
+        next_shift=None if shift is None else shift.at,
+        zone=zone,
         problem=problem,
     )
 
@@ -297,3 +320,18 @@ def _findings(definition: Any, now: datetime, context: Context, lock_timeout: fl
     with suppress(StepsExhausted, OverflowError):
         yield from of_definition(definition, now, context.defaults, lock_timeout)
     yield from of_policies(definition, context.defaults)
+
+
+def _findings_on_task(definition: Definition, app: Celery) -> Iterator[Finding]:
+    known = is_registered(app, definition.task)
+    if known:
+        yield from of_arguments(definition, app)
+    elif known is False:
+        text = f"this app has no task {definition.task!r}: each run fails, unless a worker has it"
+        yield Finding(rule="unknown-task", severity="warning", name=definition.name, text=text)
+
+
+def _call(definition: Definition, patterns: tuple[str, ...]) -> str:
+    args, kwargs = redacted([definition.args, definition.kwargs], patterns, in_texts=True)
+    values = [*map(printable_json, args), *(f"{name}={printable_json(value)}" for name, value in kwargs.items())]
+    return shown(f"{definition.task}({', '.join(values)})", MOST_CALL)

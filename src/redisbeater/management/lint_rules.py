@@ -62,7 +62,7 @@ RULES: Mapping[str, tuple[str, str]] = {
 }
 
 #: How far clock changes are looked for.
-_YEAR = timedelta(days=366)
+YEAR = timedelta(days=366)
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -161,7 +161,7 @@ def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -
     timetable = definition.timetable(default_zone).afresh()
     found: dict[str, str] = {}
     try:
-        for shift in shifts_between(now, now + _YEAR, timetable.local_zone):
+        for shift in shifts_between(now, now + YEAR, timetable.local_zone):
             since = max(now, shift.at - abs(shift.after - shift.before))
             until = shift.at + abs(shift.after - shift.before)
             for number, fire_time in enumerate(timetable.between(since - _MICROSECOND, until)):
@@ -298,7 +298,7 @@ def _shortest_gap(stored: StoredEntry, policy: ResolvedPolicy) -> timedelta | No
         first = stored.fire_time(policy)
         if first is None:
             return None
-        following = islice(policy.timetable.between(first, first + _YEAR), _FIRE_TIMES)
+        following = islice(policy.timetable.between(first, first + YEAR), _FIRE_TIMES)
         return min((later - sooner for sooner, later in pairwise((first, *following)) if later > sooner), default=None)
     except (InvalidEntry, OverflowError):
         return None

@@ -16,7 +16,7 @@ from redisbeater.management.entry_words import EntryWords, FormWords, drafted, f
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
-from redisbeater.management.registered import is_registered, task_names
+from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
 from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
@@ -137,9 +137,14 @@ class OperatorStore(ScheduleStore):
         """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
         return task_names(self._context.app)
 
-    def is_registered(self, task: TaskLike) -> bool | None:
-        """Tell whether the app has that task, or None if it cannot tell; import its modules if need be."""
-        return is_registered(self._context.app, as_task(task))
+    def signature(self, task: str) -> Signature | None:
+        """Return the arguments that a task takes by name, or None if they are not known."""
+        return signature_of(self._context.app, task, self._context.config.redact)
+
+    def task_problem(self, entry: RedisScheduleEntry) -> str:
+        """Return why each run of an entry will fail, as far as the tasks of the app tell; else an empty text."""
+        definition = entry.definition()
+        return task_problem(self._context.app, definition.task, definition.args, definition.kwargs)
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""
@@ -222,7 +227,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
-    is_registered = Awaited(OperatorStore.is_registered)
+    signature = Awaited(OperatorStore.signature)
+    task_problem = Awaited(OperatorStore.task_problem)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
     minutes = Awaited(OperatorStore.minutes)

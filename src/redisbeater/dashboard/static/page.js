@@ -288,18 +288,41 @@
   const form = one("form[data-preview]");
   let typed = 0, asked = 0;
 
+  async function answerTo(address, step) {
+    const fields = new FormData(form);
+    fields.set("step", step);
+    const answer = await fetch(address, { method: "POST", body: new URLSearchParams(fields), headers: { "HX-Request": "true" } }).catch(() => null);
+    return answer?.ok ? answer.text() : "";
+  }
+
   async function preview() {
     const number = ++asked, kind = one("input[name='kind']:checked", form)?.value;
     if (kind && !form.elements[kind].value.trim()) return one("#preview").replaceChildren();
-    const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(new FormData(form)),
-      headers: { "HX-Request": "true" } }).catch(() => null);
-    if (answer?.ok && number === asked) htmx.swap({ text: await answer.text(), target: one("#preview"), swap: "innerMorph" });
+    const text = await answerTo(form.dataset.preview, "");
+    if (!text || number !== asked) return;
+    await htmx.swap({ text, target: one("#preview"), swap: "innerMorph" });
+    for (const error of all("#preview [data-field]")) error.hidden = !!document.getElementById(`error-${error.dataset.field}`);
+  }
+
+  // The arguments of a task are fields or JSON: the server makes the one of the other.
+  async function showArguments(step, id) {
+    const page = new DOMParser().parseFromString(await answerTo(form.action, step), "text/html");
+    if (!one("#arguments", page)) return;
+    one("#arguments").replaceWith(one("#arguments", page));
+    if (step === "switch") document.getElementById(id).focus();
+    preview();
   }
 
   if (form) window.addEventListener("load", preview);
-  form?.addEventListener("input", () => {
+  form?.addEventListener("input", ({ target }) => {
+    document.getElementById(`error-${target.name}`)?.remove();
+    target.removeAttribute("aria-invalid");
     clearTimeout(typed);
     typed = setTimeout(preview, 300);
+  });
+  form?.addEventListener("change", ({ target }) => {
+    if (target.name === "task") showArguments("arguments");
+    if (target.name === "arguments") showArguments("switch", target.id);
   });
 
   // Copy a text. Browsers lock the clipboard on plain http: where nothing else helps, the text is left selected.
