@@ -187,7 +187,7 @@ _SIGN = r"(?:[:+]?=>?(?!=)|[!=]=(?=\s*[bBuUrRfF]{0,2}\\*[\"'][^\s\"'\\]{4}))"
 #: ``<key>``. Not that of ``$.key: problem``: our own errors are redacted as they are made.
 _KEY = re.compile(
     rf"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])(?:\s*(?P<sign>:|{_SIGN}|,)|\]\s*{_SIGN})\s*"
-    r"|(?<![\w-])--(?P<option>[A-Za-z][\w-]{0,200})[ \t]+(?![\s|\]-])"
+    r"|(?<![\w-])--(?P<option>[A-Za-z][\w-]{0,200}(?<!-file)(?<!-path))[ \t]+(?![\s|\]-])"
     r"|<(?:[\w-]{1,60}:)?(?P<tag>[A-Za-z_][\w.-]{0,200})(?:\s[^<>]{0,200})?>(?=[^<\s][^<]{0,2000}</)"
     rf"|(?<![\w.])(?P<bare>[A-Za-z_][\w.-]{{0,200}})(?:\)?\s*{_SIGN}\s*"
     r"|(?P<to_line_end>(?<!Error)(?<!Exception):[ \t]+)|:(?=\\*[\"'\[{])|:(?=\w*[A-Za-z])(?=\w*\d)(?!\w+:)"

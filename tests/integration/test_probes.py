@@ -268,7 +268,9 @@ def test_entries_that_failed_are_unhealthy_to_the_strict_alone_up_to_the_number_
 ) -> None:
     probed = probe(redisbeater_track_runs=True)
     probed.scheduler.tick()
-    client.zadd(f"{prefix}:failed", {f"{prefix}{name}": at for at, name in enumerate("abcdef")})
+    for at, name in enumerate("abcdef"):
+        ScheduleStore(probed.scheduler.app).create(name, "proj.report", 3600.0)
+        client.zadd(f"{prefix}:failed", {f"{prefix}{name}": at})
 
     assert probed.checks() == {}
     assert probed.checks("strict=1") == {"results": "6 failed: f, e, d, c, b and 1 more"}

@@ -164,6 +164,7 @@ def test_secrets_are_blanked_in_a_text(text: str, shown: str) -> None:
         "expected <token> <name>",
         "not <Token 5>, nor any other",
         "usage: login [--password | --token]",
+        "--token-file /run/secrets/page: No such file",
         "ssh://git@host/path",
         "a basic authentication, a bearer authentication",
         "http://host:8080/path?to=a@b",

@@ -17,7 +17,7 @@ from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import STATES, Run, State
+from redisbeater.model.run import Run, State
 from redisbeater.redaction import BLANK
 from redisbeater.times import date_words, from_iso, span_words
 
@@ -105,11 +105,6 @@ def outcome_of(found: EntryView) -> Outcome:
     if result is None or is_over or state not in ("enabled", "finished"):
         return Outcome(state, state, found.last_error)
     word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
-    if result.result is Result.FAILED and not detail:
-        detail = next(
-            (state.lower() for state in (State.LOST, State.EXPIRED) if STATES[state].letter == found.ends.letters[-1]),
-            "",
-        )
     return Outcome(word, RESULTS[result.result].tone, detail)
 
 

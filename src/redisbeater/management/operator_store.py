@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Concatenate
@@ -24,7 +23,6 @@ from redisbeater.management.simulation import due_seconds
 from redisbeater.management.status import Status, read_overview
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
-from redisbeater.model.run import State
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.records import PageKeys
 
@@ -154,10 +152,6 @@ class OperatorStore(ScheduleStore):
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
 
-    def minutes(self) -> dict[datetime, Counter[State]]:
-        """Return how many runs ended in which state in each five minutes of the last six hours, where recorded."""
-        return self._context.redis.runs.minutes() if self.tracks_runs else {}
-
     def due_seconds(self, names: Sequence[str], start: datetime, end: datetime, most: int) -> dict[str, list[int]]:
         """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
         return due_seconds(self._context, names, start, end, most)
@@ -231,7 +225,6 @@ class AsyncOperatorStore(AsyncScheduleStore):
     task_problem = Awaited(OperatorStore.task_problem)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
-    minutes = Awaited(OperatorStore.minutes)
     due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
     watch = Awaited(OperatorStore.watch)
     words = Awaited(OperatorStore.words)

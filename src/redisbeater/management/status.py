@@ -450,8 +450,9 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
     status, late, failed = answer
     problems = list(_problems(status, late, terms))
     if terms.strict and status.failed > terms.max_failed:
-        more = f" and {status.failed - len(failed):,} more" if status.failed > len(failed) else ""
-        problems.append(("results", f"{status.failed:,} failed: {', '.join(map(shown, failed))}{more}"))
+        more = [f"and {status.failed - len(failed):,} more"] if 0 < len(failed) < status.failed else []
+        names = " ".join([", ".join(map(shown, failed)), *more])
+        problems.append(("results", f"{status.failed:,} failed{': ' if names else ''}{names}"))
     return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
 
 
