@@ -98,14 +98,12 @@ class Head:
 
     Attributes:
         status: the status of the schedule.
-        pass_age: seconds since the leader's last pass; None: nobody has written one.
         lead_ended: since when nobody leads; None: somebody does, or the log does not say.
         late: how many entries are late; while the schedule is paused, they wait.
         held: the fire times that wait for the end of a pause; None: the schedule is not paused.
     """
 
     status: Status
-    pass_age: float | None
     lead_ended: datetime | None
     late: int
     held: HeldRuns | None
@@ -114,15 +112,13 @@ class Head:
 async def read_head(req: PageRequest) -> Head:
     """Read what the head of a page says."""
     status = req.status
-    ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
     ended = None if status.is_led else lead_ended(await req.store.log(limit=LINES))
     held, late = None, 0
     if status.pause:
         held = await req.site.held.get(status)
     elif status.oldest >= LATE:
         late = (await req.store.late(LATE)).entries
-    age = max(min(ages), 0.0) if ages else None
-    return Head(status=status, pass_age=age, lead_ended=ended, late=late, held=held)
+    return Head(status=status, lead_ended=ended, late=late, held=held)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]

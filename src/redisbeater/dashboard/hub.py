@@ -18,6 +18,7 @@ from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.pausing import LiveChanges, Watcher
+from redisbeater.management.search import LATE
 
 logger = get_logger(__name__)
 
@@ -334,8 +335,10 @@ class StatusPoller:
         self._next = time.monotonic() + LOOK_SECONDS
         status, _ = self._store.overview()
         # Without its end, which is never quite the same when it is read again.
-        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note)
-        head = (status.leader_name, status.broken, status.failing, status.due > 0, pause)
+        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note, self._store.held())
+        late = self._store.late(LATE).entries if status.oldest >= LATE and not pause else 0
+        counts = (status.entries, status.broken, status.failing, status.failed, status.unstable, status.unstarted, late)
+        head = (status.leader_name, status.is_hanging, pause, counts)
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)
         if known is None:

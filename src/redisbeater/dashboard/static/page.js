@@ -7,6 +7,10 @@
   const rowOf = (name, from) => all("tr[data-entry]", from).find(row => row.dataset.entry === name);
   const kept = name => { try { return localStorage.getItem("redisbeater." + name); } catch { return null; } };
   const keep = (name, value) => { try { localStorage.setItem("redisbeater." + name, value); } catch { /* not allowed */ } };
+  // What is kept for this tab alone, and ends with it: nothing stored takes it away.
+  const note = (name, value) => { try { sessionStorage.setItem("redisbeater." + name, JSON.stringify(value)); } catch { /* not allowed */ } };
+  const noted = name => { try { return JSON.parse(sessionStorage.getItem("redisbeater." + name)); } catch { return null; } };
+  const forget = name => { try { sessionStorage.removeItem("redisbeater." + name); } catch { /* not allowed */ } };
 
   // Times. The server's clock counts, as it was when the page began to come: the browser's may be wrong.
   const [load] = performance.getEntriesByType("navigation"), came = Math.max(performance.now() - (load?.responseStart ?? 0), 0);
@@ -27,7 +31,9 @@
 
   const utc = date => `${date.toISOString().slice(11, 19)} UTC`;
 
+  // What is not up to date is frozen: a next run that has passed would seem to be late.
   function tick() {
+    if (!isLive() || root.classList.contains("stale")) return;
     for (const time of all("time.relative")) {
       const words = distance(time.dateTime);
       if (time.textContent !== words) time.textContent = words;
@@ -62,7 +68,7 @@
   }
 
   // Live: the stream says what has changed, and only what is on screen is fetched again.
-  const isLive = () => kept("live") !== "off";
+  const isLive = () => noted("live") !== "off";
   const mayAsk = () => isLive() && !document.hidden && !one("dialog[open]");
   let names = new Set(), isMany = false, waiting = 0, heard = 0, polling = 0, greeted = false;
 
@@ -70,16 +76,18 @@
     const answer = await fetch(address, { headers: { "X-Redisbeater-Live": "1" }, redirect: "manual",
       signal: AbortSignal.timeout(30000) }).catch(() => null);
     const text = answer?.ok ? await answer.text().catch(() => null) : null;
-    if (text === null) return isOut(answer) ? leave() : age(trouble(answer));
+    if (text === null) return isOut(answer) ? leave() : age(await trouble(answer));
     fresh();
     return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
   }
 
   const isOut = answer => answer?.type === "opaqueredirect" || answer?.status === 401;
 
-  function trouble(answer) {
-    if (!answer || answer.ok) return "it cannot be reached";
-    return answer.status === 404 ? "it is not there any more: it was deleted or renamed" : `it cannot be read now (${answer.status})`;
+  async function trouble(answer) {
+    if (!answer || answer.ok) return "This page cannot be reached";
+    if (answer.status === 404) return "It is not there any more: it was deleted or renamed";
+    const page = new DOMParser().parseFromString(await answer.text().catch(() => ""), "text/html");
+    return one("main h1", page)?.textContent || `This page cannot be read now (${answer.status})`;
   }
 
   // What is on screen is the last that was known: grey, with its time, and asked for again until it comes.
@@ -90,6 +98,7 @@
     clearInterval(retry);
     retry = 0;
     root.classList.remove("stale");
+    say();
     const banner = one("#stale");
     if (banner) banner.hidden = true;
   }
@@ -97,16 +106,17 @@
   function age(why) {
     root.classList.add("stale");
     const banner = one("#stale");
-    if (banner) [banner.hidden, banner.textContent] = [false, `This is as of ${utc(shown)}: ${why}. Trying again every 5 s.`];
+    if (banner) [banner.hidden, banner.textContent] = [false, `${why}. Data from ${utc(shown)}; retrying every 5 s.`];
+    say();
     retry ||= setInterval(everything, 5000);
   }
 
   // The session has ended, and the stream with it.
   function leave() {
     body._htmx?.sse?.reader?.cancel();
-    age("you are not logged in any more");
-    const link = document.createElement("a");
-    [link.href, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "Log in"];
+    age("Your session has ended");
+    const link = document.createElement("a"); // another tab: what is typed here stays
+    [link.href, link.target, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "_blank", "Log in"];
     one("#stale")?.append(" ", link);
   }
 
@@ -161,9 +171,12 @@
     showLive();
   }
 
-  function say(words) {
+  let mode = one("#live-state")?.textContent;
+
+  function say(words = mode) {
+    mode = words;
     const foot = one("#live-state");
-    if (foot) foot.textContent = words;
+    if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${utc(shown)}` : mode;
   }
 
   // One request at a time: what changes meanwhile is asked for after it.
@@ -228,20 +241,26 @@
   }
 
   function setLive(on) {
-    keep("live", on ? "on" : "off");
+    note("live", on ? "on" : "off");
     if (on) return location.reload();
     clearInterval(polling);
     body._htmx?.sse?.reader?.cancel();
     body._htmx?.sse?.abortController?.abort();
-    say("not live: times are those of the last load");
     showLive();
   }
 
   function showLive() {
     const button = one("#live");
     if (!button) return;
-    button.hidden = false;
-    button.setAttribute("aria-pressed", String(isLive()));
+    [button.hidden, button.textContent] = [false, isLive() ? "Live" : `Updates off since ${utc(shown)} - resume`];
+    button.classList.toggle("off", !isLive());
+    if (!isLive()) say(`updates off since ${utc(shown)}: nothing moves`);
+  }
+
+  // A region that is filled when the page comes is silent: what was done is said again, behind the load.
+  function announce() {
+    const said = one("#said span")?.textContent;
+    if (said) setTimeout(() => { one("#told").textContent = said; }, 500);
   }
 
   // A second click before the answer comes would do it again.
@@ -344,18 +363,16 @@
 
   function keepRow() {
     const row = one("tr.current[data-entry]");
-    try { if (row) sessionStorage.setItem("redisbeater.row", JSON.stringify([address, row.dataset.entry])); } catch { /* not allowed */ }
+    if (row) note("row", [address, row.dataset.entry]);
   }
 
   function returnToRow() {
-    try {
-      const [page, name] = JSON.parse(sessionStorage.getItem("redisbeater.row")) || [];
-      if (page !== address) return;
-      sessionStorage.removeItem("redisbeater.row");
-      const row = rowOf(name);
-      row?.classList.add("current");
-      one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
-    } catch { /* not allowed */ }
+    const [page, name] = noted("row") || [];
+    if (page !== address) return;
+    forget("row");
+    const row = rowOf(name);
+    row?.classList.add("current");
+    one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
   }
 
   const inRow = selector => one(selector, one("tr.current") || document.createElement("i"))?.click();
@@ -403,6 +420,7 @@
   nameZone();
   returnToRow();
   showLive();
+  announce();
   showKind();
   count();
   localize();
