@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import redis
 from celery import Celery
+from celery.schedules import crontab
 from web_site import BEARER, browse
 
 from redisbeater import RedisScheduler, ScheduleStore
@@ -106,3 +107,43 @@ def test_monitors_read_the_schedule_where_that_is_wanted(app: Celery, store: Sch
     assert "redisbeater_runs_active" in answer.text
     assert open_page.get("/metrics", headers={"Host": "evil.example"}).status_code == 400
     assert browse(app).get("/metrics").status_code == 404
+
+
+def test_a_message_is_green_amber_or_red_by_what_happened(app: Celery, store: ScheduleStore) -> None:
+    (run_id,) = _sent(store, 1)
+    web, found = browse(app), []
+    for path, form in (
+        ("/entries/disable?name=report", {}),
+        ("/entry", {"was": "report", "every": "1h"}),
+        ("/resume", {}),
+        ("/runs/stop", {"id": run_id, "confirm": "1"}),
+    ):
+        said = re.search(r'<div class="said (\w+)">\s*<span><bdi>(.*?)</bdi>', web.post(path, data=form).text)
+        found.append(said and said.groups())
+    assert found[:3] == [
+        ("good", "report: disabled."), ("warn", "report: nothing was changed."), ("warn", "The schedule is not paused.")
+    ]  # fmt: skip
+    assert (found[3][0], found[3][1].partition(":")[0]) == ("warn", "Asked to stop")
+
+
+def test_that_a_run_cannot_be_stopped_is_no_success(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    first, second = _sent(store, 2)
+    for key in client.keys(f"*:run:{first}"):
+        client.hset(key, "state", "SUCCESS")
+    web = browse(app)
+    page = web.post("/runs/stop", data={"id": first, "confirm": "1"}).text
+    assert '<div class="said bad">' in page
+    assert "Not stopped: it had ended before (SUCCESS)." in page
+    page = web.post("/runs/stop", data={"id": [first, second], "confirm": "1"}).text
+    assert '<div class="said bad">' in page
+    assert "1 runs: not stopped. 1 runs: asked to stop." in page
+
+
+def test_the_sentence_about_an_entry_has_the_zone_of_the_page(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour="9", minute="0"), timezone="Europe/Vienna")
+    web = browse(app)
+    for path in ("/entry", "/why"):
+        page = web.get(f"{path}?name=report", headers={"Cookie": "redisbeater_zone=utc"}).text
+        assert re.search(r'<p class="lead"><bdi>Waits for its time: [^<]* UTC, in ', page)
+        assert re.search(r" CES?T", page.partition("Definition")[0]) is None
+    assert re.search(r"Waits for its time: [^<]* CES?T, in ", web.get("/entry?name=report").text)

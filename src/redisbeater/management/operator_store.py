@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import Any, Concatenate
 
 from redisbeater.editing.upcoming import UpcomingRun
@@ -20,6 +20,8 @@ from redisbeater.management.runs.history import Recorded, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, Search, checked_states
 from redisbeater.management.status import Status, read_overview
+from redisbeater.management.why.facts import Answer
+from redisbeater.management.why.past import explain
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
@@ -139,6 +141,11 @@ class OperatorStore(ScheduleStore):
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
 
+    def explained(self, name: str, at: datetime | None = None, shown_in: tzinfo | None = None) -> Answer:
+        """Answer as :meth:`why` does, with times in a zone; None: that of the entry."""
+        longest = self._context.app.conf.beat_max_loop_interval or 0
+        return explain(self._context, check_name(name), at, max_interval=longest, shown_in=shown_in)
+
     def watch(self) -> Watcher:
         """Return a watcher for changes of the schedule and of its runs."""
         return Watcher(self._context)
@@ -207,6 +214,7 @@ class AsyncOperatorStore(AsyncScheduleStore):
     is_registered = Awaited(OperatorStore.is_registered)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
+    explained = Awaited(OperatorStore.explained)
     watch = Awaited(OperatorStore.watch)
     words = Awaited(OperatorStore.words)
     form_words = Awaited(OperatorStore.form_words)

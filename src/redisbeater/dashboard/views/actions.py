@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
@@ -15,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Undo, flash, keep_undo, read_undo
+from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Tone, Undo, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.views.editing import save_form
 from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
@@ -297,7 +298,8 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
         values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
         return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(req.request, form["next"]), 303)
-    await flash(req, answer, _said_of_runs(verb, work))
+    text, tone = _said_of_runs(verb, work)
+    await flash(req, answer, text, tone=tone)
     return answer
 
 
@@ -323,11 +325,28 @@ async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> Ru
     return work
 
 
-def _said_of_runs(verb: Verb, work: RunsOutcome) -> str:
-    if len(work.done) > 1:
-        return f"{len(work.done):,} runs: {verb.done}."
-    (result,) = work.done.values()
-    return f"{verb.done.capitalize()} as run {result}." if isinstance(result, str) else str(result["sentence"])
+#: What became of a run that was to stop, the worst first: its word, and the tone of the message.
+_STOPPED: Mapping[str, tuple[str, Tone]] = {
+    "CANNOT": ("Not stopped", "bad"),
+    "ASKED": ("Asked to stop", "warn"),
+    "REVOKED": ("Stopped", "good"),
+}
+
+
+def _said_of_runs(verb: Verb, work: RunsOutcome) -> tuple[str, Tone]:
+    results = list(work.done.values())
+    if isinstance(results[0], str):
+        one = f"{verb.done.capitalize()} as run {results[0]}."
+        return one if len(results) == 1 else f"{len(results):,} runs: {verb.done}.", "good"
+    counts = Counter(result["outcome"] for result in results)
+    worst = next(outcome for outcome in _STOPPED if outcome in counts)
+    word, tone = _STOPPED[worst]
+    if len(results) == 1:
+        return f"{word}: {results[0]['sentence'].removeprefix(f'{worst}: ')}.", tone
+    said = (
+        f"{counts[outcome]:,} runs: {words.lower()}." for outcome, (words, _) in _STOPPED.items() if counts[outcome]
+    )
+    return " ".join(said), tone
 
 
 ACTIONS = (

@@ -241,7 +241,7 @@ async def _saved(
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(f"{req.root}/entry?name={quote_name(draft.name)}", 303)
-    await flash(req, answer, text, undo)
+    await flash(req, answer, text, undo, "good" if data.get("created") or data.get("changed") else "warn")
     return answer
 
 

@@ -39,7 +39,7 @@ async def entry(req: PageRequest) -> Page:
     view = await store.view(name, has_secrets=with_secrets)
     recorded = await store.recorded(name)
     lines = await store.log(name)
-    answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, view.zone)
+    answer, query = await store.explained(name, None, req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
     data = {
         **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
@@ -121,7 +121,7 @@ async def why(req: PageRequest) -> Page:
             moment = past_time(req, at, zone)
         except ValueError as exc:
             problem = str(exc)
-    answer = await req.store.why(name, moment)
+    answer = await req.store.explained(name, moment, req.clock.fixed)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
     data = {"error": problem, "field": "at"} if problem else answer
