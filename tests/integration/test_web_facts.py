@@ -136,7 +136,7 @@ def test_that_a_run_cannot_be_stopped_is_no_success(app: Celery, store: Schedule
     assert "Not stopped: it had ended before (SUCCESS)." in page
     page = web.post("/runs/stop", data={"id": [first, second], "confirm": "1"}).text
     assert '<div class="said bad">' in page
-    assert "1 runs: not stopped. 1 runs: asked to stop." in page
+    assert "1 of 2 runs: not stopped. 1 of 2 runs: asked to stop." in page
 
 
 def test_the_sentence_about_an_entry_has_the_zone_of_the_page(app: Celery, store: ScheduleStore) -> None:

@@ -343,9 +343,8 @@ def _said_of_runs(verb: Verb, work: RunsOutcome) -> tuple[str, Tone]:
     word, tone = _STOPPED[worst]
     if len(results) == 1:
         return f"{word}: {results[0]['sentence'].removeprefix(f'{worst}: ')}.", tone
-    said = (
-        f"{counts[outcome]:,} runs: {words.lower()}." for outcome, (words, _) in _STOPPED.items() if counts[outcome]
-    )
+    of = "" if len(counts) == 1 else f" of {len(results):,}"
+    said = [f"{counts[each]:,}{of} runs: {_STOPPED[each][0].lower()}." for each in _STOPPED if counts[each]]
     return " ".join(said), tone
 
 
