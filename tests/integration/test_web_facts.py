@@ -36,10 +36,10 @@ def test_no_chosen_run_is_left_out(app: Celery, store: ScheduleStore) -> None:
     answer = web.post("/runs/restart", data={"id": [*ids, "nothing"]}, headers=JSON)
     assert answer.status_code == 409
     assert sorted(answer.json()["errors"]) == sorted([*ids, "nothing"])
-    stopped = web.post("/runs/stop", data={"id": [ids[0], ids[1], ids[0]], "note": "by mistake"})
+    stopped = web.post("/runs/stop", data={"id": [ids[0], ids[1], ids[0]], "note": "by mistake", "confirm": "1"})
     assert "2 runs: asked to stop." in stopped.text
     assert {run.id for run in store.runs("report", limit=20) if run.is_to_stop} == {ids[0], ids[1]}
-    assert web.post("/runs/stop", data={"id": "nothing"}).status_code == 404
+    assert web.post("/runs/stop", data={"id": "nothing", "confirm": "1"}).status_code == 404
     assert web.post("/runs/restart", data={"id": [str(number) for number in range(1_001)]}).status_code == 413
 
 
@@ -49,7 +49,7 @@ def test_what_there_was_no_time_for_is_asked_again(
     ids = _sent(store, 2)
     monkeypatch.setattr(actions, "MOST_SECONDS", -1.0)
     web = browse(app)
-    page = web.post("/runs/stop", data={"id": ids, "note": "a <b>"}).text
+    page = web.post("/runs/stop", data={"id": ids, "note": "a <b>", "confirm": "1"}).text
     assert "0 of 2 runs asked to stop" in page
     assert re.findall(r'name="id" value="([^"]+)"', page) == ids
     assert 'name="note" value="a &lt;b&gt;"' in page
@@ -107,6 +107,18 @@ def test_monitors_read_the_schedule_where_that_is_wanted(app: Celery, store: Sch
     assert "redisbeater_runs_active" in answer.text
     assert open_page.get("/metrics", headers={"Host": "evil.example"}).status_code == 400
     assert browse(app).get("/metrics").status_code == 404
+
+
+def test_stop_asks_and_so_does_a_key(app: Celery, store: ScheduleStore) -> None:
+    (run_id,) = _sent(store, 1)
+    web = browse(app)
+    asked = web.post("/runs/stop", data={"id": run_id, "next": "/status"}).text
+    assert re.search(rf"<h1>Stop run <a [^>]*><bdi>{run_id}</bdi></a>\?</h1>", asked)
+    assert '<a class="button plain" href="/status">No, go back</a>' in asked
+    for verb in ("trigger", "disable"):
+        assert "report</bdi>?</h1>" in web.post(f"/entries/{verb}?name=report", data={"ask": "1"}).text
+    assert (store.get("report").enabled, len(store.runs("report"))) == (True, 1)
+    assert not store.run(run_id).is_to_stop
 
 
 def test_a_message_is_green_amber_or_red_by_what_happened(app: Celery, store: ScheduleStore) -> None:

@@ -13,6 +13,7 @@ from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, histor
 from redisbeater.display import printable_json, shown
 from redisbeater.management.verbs import VERBS
 from redisbeater.model.run import ENDS, STATES
+from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
 
 #: Characters of one value on a page at most, whatever another program has stored.
@@ -39,6 +40,7 @@ def environment() -> Environment:
         history_bars=history_bars,
         two_weeks=two_weeks,
         run_states=STATES,
+        secret_keys=hidden,
         ends=ENDS,
     )
     return templates

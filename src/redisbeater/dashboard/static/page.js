@@ -269,6 +269,8 @@
     if (event.target.method !== "post") return;
     if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
     else [sent, sentAt] = [event.target, Date.now()];
+    if (event.target === form) keepForm(true);
+    if (event.target.action.endsWith("/logout")) forgetForms(() => true);
     keepRow();
   });
   window.addEventListener("pageshow", () => { sent = null; });
@@ -318,6 +320,64 @@
     clearTimeout(typed);
     typed = setTimeout(preview, 300);
   });
+
+  // What is typed is kept for an hour, for the same person in this tab: sessions end, and servers stop. Secrets are not.
+  const person = body.dataset.user, FORMS = "form ";
+  const keptAs = form && `${FORMS}${form.action} ${form.elements.was?.value ?? ""} ${form.elements.like?.value ?? ""}`;
+  const secretKeys = (form?.dataset.secrets || "").split(" ").map(key => key.split(/[*?]/).sort((a, b) => b.length - a.length)[0].replace(/\W|_/g, ""));
+  const isSecret = text => /\*\*\*|:\/\/[^\s/]*:[^\s/]*@|bearer |basic /i.test(text) ||
+    secretKeys.some(key => key && text.toLowerCase().replace(/\W|_/g, "").includes(key));
+  let typedBefore = {};
+
+  function keepForm(isSent = false) {
+    const fields = { ...typedBefore };
+    let isWhole = true;
+    for (const field of form.elements) {
+      const { name, type, value } = field, options = [...field.options || []];
+      if (!name || ["hidden", "submit"].includes(type) || (type === "radio" && !field.checked)) continue;
+      const before = options.length ? (options.find(each => each.defaultSelected) || options[0]).value : field.defaultValue;
+      if (type === "radio" ? field.defaultChecked : value === before) continue;
+      if (type === "password" || isSecret(`${name} ${value} ${before}`)) [isWhole, fields[name]] = [false, undefined];
+      else fields[name] = value;
+    }
+    const entry = form.elements.was?.value || form.elements.name?.value, version = form.elements.if_version?.value;
+    note(keptAs, { person, fields, isWhole, isSent, entry, version, at: Date.now() });
+  }
+
+  function forgetForms(isOver) {
+    try {
+      for (const key of Object.keys(sessionStorage)) {
+        const name = key.replace(/^redisbeater\./, "");
+        if (key !== name && name.startsWith(FORMS) && isOver(noted(name) || {})) forget(name);
+      }
+    } catch { /* not allowed */ }
+  }
+
+  function restoreForm() {
+    const found = noted(keptAs);
+    if (!found) return;
+    if (body.hasAttribute("data-answer")) return typedBefore = found.fields; // it has what was sent
+    for (const [name, value] of Object.entries(found.fields)) {
+      const field = form.elements[name];
+      if (!field || field.value === value) continue;
+      field.value = value;
+      const folded = all("[name]", form).find(each => each.name === name).closest("details");
+      if (folded) folded.open = true;
+    }
+    if (found.version) form.elements.if_version.value = found.version; // so that a change meanwhile is a conflict
+    const line = document.createElement("p"), drop = document.createElement("button");
+    [line.id, line.className, drop.type, drop.textContent] = ["restored", "note", "button", "Discard"];
+    drop.addEventListener("click", () => { forget(keptAs); location.reload(); });
+    line.append(`What you typed at ${utc(new Date(found.at))} is back${found.isWhole ? "" : ", but for what may be secret"}. It is not saved yet. `, drop);
+    form.before(line);
+    typedBefore = found.fields;
+  }
+
+  const isSaved = found => found.isSent && one("#said .said") && one(".title[data-entry]")?.dataset.entry === found.entry;
+  if (person) forgetForms(found => found.person !== person || Date.now() - found.at > 3600000 || isSaved(found));
+  if (form) restoreForm();
+  form?.addEventListener("input", () => keepForm());
+  one(".buttons a", form || document.createElement("i"))?.addEventListener("click", () => forget(keptAs));
 
   // Copy a text. Browsers lock the clipboard on plain http: where nothing else helps, the text is left selected.
   async function copy(button) {
@@ -375,14 +435,26 @@
     one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
   }
 
-  const inRow = selector => one(selector, one("tr.current") || document.createElement("i"))?.click();
+  // Keys act on the row that has the focus alone, or on the page of one entry; what cannot be undone asks.
+  const focused = selector => one(selector, document.activeElement?.closest("tr[data-entry]") || document.createElement("i"));
+  const ofEntry = selector => one(".title[data-entry]") && one(`.actions:not(td) :is(${selector})`);
+
+  function ask(button) {
+    if (!button) return;
+    const asks = document.createElement("input");
+    [asks.type, asks.name, asks.value] = ["hidden", "ask", "1"];
+    button.form.append(asks);
+    button.form.requestSubmit(button);
+  }
+
   const go = id => one(`nav a[data-key="${id}"]`)?.click();
+  const SWITCH = "button.enable, button.disable";
   const KEYS = {
     "/": () => { const search = one("input[type='search']"); search?.focus(); search?.select(); },
     j: () => move(1), k: () => move(-1),
-    x: () => inRow("input[type='checkbox']"),
-    t: () => (one("tr.current .trigger") || one(".title + * .trigger, .actions:not(td) .trigger"))?.click(),
-    d: () => (one("tr.current :is(button.enable, button.disable)") || one(".actions:not(td) :is(.enable, .disable)"))?.click(),
+    x: () => focused("input[type='checkbox']")?.click(),
+    t: () => ask(focused(".trigger") || ofEntry(".trigger")),
+    d: () => { const button = focused(SWITCH); if (button) button.click(); else ask(ofEntry(SWITCH)); },
     n: () => one("#new")?.click(),
     ".": () => setLive(!isLive()),
     "?": () => one("#keys")?.showModal(),

@@ -67,7 +67,8 @@ async def act(verb: Verb, req: PageRequest) -> Page | Response:
 async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or EntriesOutcome()
-    if len(chosen.names) > verb.most_unasked and not chosen.is_confirmed and not req.wants_json:
+    is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
+    if is_asked and not chosen.is_confirmed and not req.wants_json:
         back = local_path(req.request, chosen.form["next"])
         is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
         values = {"verb": verb, "chosen": chosen, "work": None, "back": back, "is_final": is_final}
@@ -287,6 +288,10 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     if len(ids) > MOST_RUNS:
         raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
     note = form["note"].strip()
+    if len(ids) > verb.most_unasked and form["confirm"] != "1" and not req.wants_json:
+        back = local_path(req.request, form["next"])
+        values = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
+        return Page(template="runs_left.html", values=values, fragment="content")
 
     async def change(run_id: str) -> Any:
         return await req.store.call(verb.one, run_id, by=req.user.name, note=note)
@@ -295,7 +300,7 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     if req.wants_json:
         return JSONAnswer(vars(work), 409 if work.errors else 200)
     if work.errors or work.left:
-        values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
+        values = {"verb": verb, "work": work, "ids": work.left, "total": len(ids), "note": note, "next": form["next"]}
         return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(req.request, form["next"]), 303)
     text, tone = _said_of_runs(verb, work)
