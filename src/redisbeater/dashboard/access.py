@@ -89,7 +89,7 @@ async def read_form(request: Request) -> Form:
 
 
 async def form_to_repeat(request: Request) -> Form | None:
-    """Return the form of a person that was not taken, so that the answer carries it; None: a program sent it, or none.
+    """Return the form of a person that was not taken, so that the answer carries it, or None if no person sent one.
 
     The defences have let it in: no other site has sent it. One with a password or a token is never repeated.
     """

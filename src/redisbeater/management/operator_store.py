@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Concatenate
 
+from redisbeater.editing.edit import Author
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
+from redisbeater.management.edit_report import EditReport, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
@@ -142,9 +144,19 @@ class OperatorStore(ScheduleStore):
         return read_recorded(self._context, check_name(name))
 
     def explained(self, name: str, at: datetime | None = None, shown_in: tzinfo | None = None) -> Answer:
-        """Answer as :meth:`why` does, with times in a zone; None: that of the entry."""
+        """Answer as :meth:`why` does, with times in a zone, by default that of the entry."""
         longest = self._context.app.conf.beat_max_loop_interval or 0
         return explain(self._context, check_name(name), at, max_interval=longest, shown_in=shown_in)
+
+    def revert(self, name: str, at: datetime, *, version: str = "", by: str = "", note: str = "") -> EditReport:
+        """Revert the change of an entry that its log has for a time; without a version report what that would do.
+
+        Raises:
+            EntryNotFound: there is no such entry.
+            EditConflict: it has another version.
+            InvalidEntry: no change of that time can be reverted.
+        """
+        return revert_change(self._context, check_name(name), at, Author.of(by, note), version=version)
 
     def watch(self) -> Watcher:
         """Return a watcher for changes of the schedule and of its runs."""
@@ -215,6 +227,7 @@ class AsyncOperatorStore(AsyncScheduleStore):
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
     explained = Awaited(OperatorStore.explained)
+    revert = Awaited(OperatorStore.revert)
     watch = Awaited(OperatorStore.watch)
     words = Awaited(OperatorStore.words)
     form_words = Awaited(OperatorStore.form_words)

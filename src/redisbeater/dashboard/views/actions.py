@@ -18,7 +18,9 @@ from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Tone, Undo, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
+from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.editing import save_form
+from redisbeater.dashboard.views.entries import asked_name, zone_of
 from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
@@ -264,6 +266,39 @@ async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page |
     return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
 
 
+async def ask_to_revert(req: PageRequest) -> Page:
+    """Ask whether to revert a change of the log; say what that does to the entry as it is now."""
+    name, at = asked_name(req), _moment_of(req.query("at"))
+    version = (await req.store.view(name)).version
+    report = await req.store.revert(name, at)
+    values = {"name": name, "at": at, "version": version, "report": report, "zone": await zone_of(req, name)}
+    return Page(template="revert.html", values=values, data=report.as_dict(), fragment="content")
+
+
+async def revert(req: PageRequest) -> Response:
+    """Revert the change of the log that a form names, if the entry is still the one that the question was about."""
+    form = await read_form(req.request)
+    name, author = form["name"], {"by": req.user.name, "note": form["note"].strip()}
+    if not (name and form["if_version"]):
+        raise HTTPException(400, "expected name, at and if_version")
+    report = await req.store.revert(name, _moment_of(form["at"]), version=form["if_version"], **author)
+    if req.wants_json:
+        return JSONAnswer(report.as_dict())
+    answer = RedirectResponse(f"{req.root}/entry?name={quote_name(name)}", 303)
+    await flash(req, answer, f"{shown(name, 80)}: reverted {', '.join(report.changed)}.")
+    return answer
+
+
+def _moment_of(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise HTTPException(400, "at: expected the time of a change in the log, ISO 8601 with its zone")
+    return moment
+
+
 @dataclass
 class RunsOutcome:
     """What became of the runs of a form, so far.
@@ -290,7 +325,7 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     note = form["note"].strip()
     if len(ids) > verb.most_unasked and form["confirm"] != "1" and not req.wants_json:
         back = local_path(req.request, form["next"])
-        values = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
+        values: dict[str, Any] = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
         return Page(template="runs_left.html", values=values, fragment="content")
 
     async def change(run_id: str) -> Any:
@@ -364,4 +399,6 @@ ACTIONS = (
         for verb in VERBS.values()
     ),
     Action(path="/undo", answer=undo, right=Right.OPERATE, method="POST"),
+    Action(path="/entry/revert", answer=ask_to_revert, right=Right.EDIT),
+    Action(path="/entry/revert", answer=revert, right=Right.EDIT, method="POST"),
 )

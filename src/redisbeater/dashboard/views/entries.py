@@ -16,6 +16,7 @@ from redisbeater.dashboard.pictures import Strip, two_weeks
 from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.management.edit_report import revertible
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.runs.history import item_dict
 from redisbeater.management.search import STATES
@@ -57,6 +58,7 @@ async def entry(req: PageRequest) -> Page:
         "query": query,
         "states": RUN_STATES,
         "changes": [line for line in lines if _is_change(line)],
+        "revertible": [line.last for line in revertible(lines)] if req.may("edit") and view.stored else [],
         "fields": _fields(view),
         "with_secrets": with_secrets,
         "tracks_runs": await store.tracks_runs(),
