@@ -210,6 +210,9 @@ def test_a_change_is_reverted_after_a_question_and_only_the_newest_of_a_field(
     assert len(links) == 3, "what is disabled, the newest description, and the schedule"
     question = web.get(links[2]).text
     assert "Revert the change of <bdi>report</bdi>?" in question
+    assert (question.count("<h1"), question.count('id="main"')) == (1, 1)
+    assert "<html" not in web.get(links[2], headers={"HX-Request": "true"}).text
+    assert [*web.get(links[2].replace("/revert?", "/revert.json?")).json()] == ["name", "changed", "next"]
     for field in ("schedule", "max_runs"):
         assert f'<th scope="row"><bdi>{field}</bdi></th>' in question
     assert store.get("report").max_runs == 7

@@ -260,6 +260,26 @@ def test_while_redis_is_away_all_of_the_page_is_grey_and_says_so(
     make_page.errors.clear()  # the browser logs the status 503, which is meant
 
 
+def test_a_redis_that_hangs_is_said_before_any_request_has_failed(
+    schedule: Celery, server: Server, make_site, make_page, monkeypatch
+):
+    monkeypatch.setattr(hub, "HANGING_SECONDS", 1.0)
+    monkeypatch.setattr(hub, "COMMENT_SECONDS", 1.0)
+    monkeypatch.setattr(hub, "CHECK_SECONDS", 1.0)
+    with Proxy(server.port) as proxy:
+        schedule.conf.redisbeater_redis_url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        schedule.conf.redisbeater_redis_options = {"socket_timeout": 30}
+        site, page = make_site(), make_page()
+        create(site, "report")
+        page.goto(site.url)
+        wait_until_live(page)
+        proxy.swallow()
+        expect(page.locator("#stale")).to_contain_text("Redis does not answer. Data from ", timeout=20_000)
+        proxy.heal()
+        expect(page.locator("#stale")).to_be_hidden()
+    make_page.errors.clear()  # the browser may log the status 503
+
+
 def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page, monkeypatch):
     monkeypatch.setattr(hub, "COMMENT_SECONDS", 0.5)
     monkeypatch.setattr(hub, "LOOK_SECONDS", 0.25)

@@ -224,6 +224,10 @@
     greeted = true;
     say("live: what changes is shown at once");
   });
+  body.addEventListener("hanging", event => {
+    said(event);
+    if (isLive()) age("Redis does not answer");
+  });
   body.addEventListener("htmx:sse:error", () => {
     if (!isLive()) return;
     heard = 0;
@@ -243,6 +247,7 @@
   function setLive(on) {
     note("live", on ? "on" : "off");
     if (on) return location.reload();
+    if (!root.classList.contains("stale")) shown = new Date(now());
     clearInterval(polling);
     body._htmx?.sse?.reader?.cancel();
     body._htmx?.sse?.abortController?.abort();
