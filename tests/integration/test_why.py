@@ -179,6 +179,20 @@ def test_many_that_were_created_disabled_say_so_too(store: ScheduleStore, app: C
     assert [line.text for line in explain(Context.of(app), "a").evidence if "disabled" in line.text] == []
 
 
+@pytest.mark.usefixtures("lead")
+def test_what_comes_during_a_pause_waits_for_its_end(
+    store: ScheduleStore, client: redis.Redis, prefix: str, due: Write, say: Say
+) -> None:
+    report(store)
+    due("report", "2026-11-22T00:00")
+    client.set(f"{prefix}:pause", json.dumps({"since": "2026-11-21T20:00:00+00:00", "by": "anna"}))
+    paused = "paused: The schedule is paused since Sat 21:00:00 CET"
+    assert re.fullmatch(rf"{paused} by anna: its next run, .*CET, in .*, waits for the end\.", say())
+    client.expire(f"{prefix}:pause", 60)
+    due("report", "2126-01-01T00:00")
+    assert say().startswith("waits: Waits for its time: ")
+
+
 def test_it_is_disabled_and_nobody_knows_since_when(store: ScheduleStore, log: Write, say: Say) -> None:
     report(store, enabled=False)
     log("report", ("changed", "2026-11-17T14:02:11"))

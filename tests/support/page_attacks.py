@@ -117,7 +117,7 @@ FORM = (
     "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
     "labels", "arguments", "arg.pages",
 )  # fmt: skip
-CHANGE = ("name", "all", "confirm", "until", "undo", "note", "next", "if_version", *FILTERS)
+CHANGE = ("name", "all", "confirm", "ask", "until", "undo", "note", "next", "if_version", *FILTERS)
 
 #: What each page reads of its address, or of its form.
 READS: Mapping[str, tuple[str, ...]] = {
@@ -129,6 +129,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/findings": ("wait",),
     "/new": ("copy",),
     "/entry/edit": ("name",),
+    "/entry/revert": ("name", "at", "if_version", "note"),
     "/upcoming": ("name", "within", "at", "n"),
     "/history": HISTORY,
     "/run": ("id",),
@@ -139,7 +140,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/pause": ("note", "until", "next"),
     "/resume": ("note", "next"),
     "/preferences": ("zone", "theme", "next"),
-    "/runs/stop": ("id", "note", "next"),
+    "/runs/stop": ("id", "note", "confirm", "next"),
     "/runs/restart": ("id", "note", "next"),
     "/login": ("name", "secret", "next"),
 }

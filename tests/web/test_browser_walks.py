@@ -205,6 +205,30 @@ def test_the_keyboard_alone_is_enough(site, page):
     assert page.url.endswith("/status"), "keys that are switched off do nothing"
 
 
+def test_keys_change_the_row_in_focus_alone_and_ask_on_the_page_of_an_entry(site, page):
+    create(site, "a", "b")
+    page.goto(f"{site.url}/?sort=name")
+    for key in ("t", "d", "x"):
+        page.keyboard.press(key)
+    assert page.locator("tr[data-entry] input:checked").count() == 0
+    page.keyboard.press("j")
+    page.locator("h1").click()
+    page.keyboard.press("d")
+    page.keyboard.press("j")
+    page.keyboard.press("t")
+    expect(page.locator("h1")).to_have_text("Trigger b?")
+    page.get_by_role("link", name="No, go back").click()
+    expect(page.locator("h1")).to_have_text("Entries")
+    for key, question in (("t", "Trigger a?"), ("d", "Disable a?")):
+        page.goto(f"{site.url}/entry?name=a")
+        page.keyboard.press(key)
+        expect(page.locator("h1")).to_have_text(question)
+    assert [line.what for name in "ab" for line in site.store.log(name)] == ["created", "created"]
+    page.get_by_role("button", name="Disable").click()
+    expect(page.locator("#said")).to_contain_text("a: disabled.")
+    expect(page.locator("#told")).to_have_text("a: disabled.")
+
+
 def test_the_link_with_the_token_logs_in_and_leaves_no_token_in_the_address(make_site: Callable, page):
     site = make_site(token(SECRET))
     page.goto(f"{site.url}/login#{SECRET}")

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
@@ -125,19 +125,24 @@ class Undo:
     former: Mapping[str, Any]
 
 
+#: What a message tells: that all of it was done, that there is something to know, or that it was not done.
+Tone = Literal["good", "warn", "bad"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flash:
-    """A sentence about what a person has done, and the id of its undo, if there is one."""
+    """A sentence about what a person has done, its tone, and the id of its undo, if there is one."""
 
     text: str
+    tone: str = "good"
     undo_id: str = ""
 
 
-async def flash(req: PageRequest, response: Response, text: str, undo: Undo | None = None) -> None:
+async def flash(req: PageRequest, response: Response, text: str, undo: Undo | None = None, tone: Tone = "good") -> None:
     """Set a flash message for the next page, which offers to undo the change for an hour."""
-    record = _record(req, text, undo)
+    record = _record(req, text, undo, tone)
     if undo is not None and (len(undo.former) > MOST_UNDONE or len(record) > MOST_BYTES):
-        undo, record = None, _record(req, text + TOO_MUCH, None)
+        undo, record = None, _record(req, text + TOO_MUCH, None, "warn")
     flash_id = secrets.token_urlsafe(16)
     try:
         await _keep(req, flash_id, record, UNDO_SECONDS if undo else SECONDS)
@@ -154,7 +159,9 @@ async def read_flash(req: PageRequest) -> Flash | None:
     if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
         return None
     found = await _read(req, flash_id)
-    return Flash(text=str(found["text"]), undo_id=flash_id if found["undo"] else "") if found else None
+    if found is None:
+        return None
+    return Flash(text=str(found["text"]), tone=str(found["tone"]), undo_id=flash_id if found["undo"] else "")
 
 
 def delete_flash(req: PageRequest, response: Response) -> None:
@@ -176,8 +183,8 @@ async def keep_undo(req: PageRequest, undo_id: str, undo: Undo | None) -> None:
         await _keep(req, undo_id, _record(req, "", undo), UNDO_SECONDS)
 
 
-def _record(req: PageRequest, text: str, undo: Undo | None) -> str:
-    return json.dumps({"by": req.user.name, "text": text, "undo": undo and asdict(undo)})
+def _record(req: PageRequest, text: str, undo: Undo | None, tone: Tone = "good") -> str:
+    return json.dumps({"by": req.user.name, "text": text, "tone": tone, "undo": undo and asdict(undo)})
 
 
 async def _keep(req: PageRequest, flash_id: str, record: str, seconds: int) -> None:

@@ -14,6 +14,7 @@ from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, ti
 from redisbeater.display import printable_json, shown
 from redisbeater.management.verbs import VERBS
 from redisbeater.model.run import ENDS, STATES
+from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
 
 #: Characters of one value on a page at most, whatever another program has stored.
@@ -42,6 +43,7 @@ def environment() -> Environment:
         history_bars=history_bars,
         two_weeks=two_weeks,
         run_states=STATES,
+        secret_keys=hidden,
         ends=ENDS,
     )
     return templates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,14 +10,16 @@ from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import json_form, printable_json, shown
-from redisbeater.editing.changes import EntryChange, Upsert
+from redisbeater.editing.changes import EntryChange, FieldChange, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
-from redisbeater.editing.edit import Edit
-from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.edit import Author, Edit
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import RedisBeaterError
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
 from redisbeater.model.fields import shown_value
+from redisbeater.model.log_line import LogLine
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.kinds import describe_in_brief
 
@@ -75,6 +77,44 @@ def edit_entry(context: Context, change: EntryChange, *, dry_run: bool) -> EditR
         EntryNotFound, EntryExists, InvalidEntry, EditConflict: it cannot be applied; nothing was written.
     """
     return EditReport.of((preview_edit if dry_run else write_edit)(context, change), context)
+
+
+def revertible(lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """Yield the changes that can be reverted, of a log with the newest line first: no newer one has their fields."""
+    newer: set[str] = set()
+    for line in lines:
+        if line.what in ("created", "restored", "deleted", "renamed"):
+            return
+        fields = _fields_of(line)
+        known = newer.isdisjoint(fields) and fields.issubset(Definition._fields)
+        if fields and known and isinstance(line.details.get("was"), dict):
+            yield line
+        newer |= fields
+
+
+def _fields_of(line: LogLine) -> set[str]:
+    switches = {"enabled", "disabled_until"} if line.what in ("enabled", "disabled") else ()
+    return {*switches, *line.details.get("fields", ())}
+
+
+def revert_change(context: Context, name: str, at: datetime, author: Author, *, version: str = "") -> EditReport:
+    """Give the fields of a change, by its time in the log, what they had before; without a version only report that.
+
+    Raises:
+        EntryNotFound, EditConflict, InvalidEntry: it cannot be reverted; nothing was written.
+    """
+    line = next((line for line in revertible(context.redis.log.of_entry(name)) if line.last == at), None)
+    if line is None:
+        raise InvalidEntry("$.at", "no change of that time can be reverted: something has changed its fields since")
+    snapshot, fields = context.redis.load(name), _fields_of(line)
+    stored = json_text.from_text(stored_definition(snapshot, context.codec).to_text(context.codec), "$")
+    others = {field: value for field, value in stored.items() if field not in fields}
+    former = Definition.from_text(name, json_text.to_text({**others, **line.details["was"]}), context.codec)
+    change = FieldChange(
+        name=name, fields={field: getattr(former, field) for field in fields}, author=author,
+        option_rules=context.task_options, if_version=version or None,
+    )  # fmt: skip
+    return edit_entry(context, change, dry_run=not version)
 
 
 def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:

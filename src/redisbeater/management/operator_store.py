@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Concatenate
 
+from redisbeater.editing.edit import Author
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
+from redisbeater.management.edit_report import EditReport, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
@@ -21,6 +23,8 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
 from redisbeater.management.simulation import due_seconds
 from redisbeater.management.status import Status, read_overview
+from redisbeater.management.why.facts import Answer
+from redisbeater.management.why.past import explain
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
@@ -156,6 +160,21 @@ class OperatorStore(ScheduleStore):
         """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
         return due_seconds(self._context, names, start, end, most)
 
+    def explained(self, name: str, at: datetime | None = None, shown_in: tzinfo | None = None) -> Answer:
+        """Answer as :meth:`why` does, with times in a zone, by default that of the entry."""
+        longest = self._context.app.conf.beat_max_loop_interval or 0
+        return explain(self._context, check_name(name), at, max_interval=longest, shown_in=shown_in)
+
+    def revert(self, name: str, at: datetime, *, version: str = "", by: str = "", note: str = "") -> EditReport:
+        """Revert the change of an entry that its log has for a time; without a version report what that would do.
+
+        Raises:
+            EntryNotFound: there is no such entry.
+            EditConflict: it has another version.
+            InvalidEntry: no change of that time can be reverted.
+        """
+        return revert_change(self._context, check_name(name), at, Author.of(by, note), version=version)
+
     def watch(self) -> Watcher:
         """Return a watcher for changes of the schedule and of its runs."""
         return Watcher(self._context)
@@ -226,6 +245,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
     due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
+    explained = Awaited(OperatorStore.explained)
+    revert = Awaited(OperatorStore.revert)
     watch = Awaited(OperatorStore.watch)
     words = Awaited(OperatorStore.words)
     form_words = Awaited(OperatorStore.form_words)

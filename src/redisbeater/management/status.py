@@ -270,6 +270,16 @@ class Status:
         return bool(self.lock or self.leaders)
 
     @property
+    def last_pass(self) -> datetime | None:
+        """When a leading beat made its last pass, or None if no line says so."""
+        return max((beat.last_pass for beat in self.leaders), default=None)
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether the leading beat has made no pass for half a minute."""
+        return self.last_pass is not None and self.now - self.last_pass >= LONGEST_PASS
+
+    @property
     def leader_name(self) -> str:
         """Host and process of the leader, or ``RedBeat``, or an empty text if none leads."""
         if is_of_redbeat(self.lock):

@@ -99,7 +99,8 @@ VERBS: Mapping[str, Verb] = {
              " begins to lead: disable it instead.",
              about="A static entry comes back when a beat begins to lead; disable it instead."),
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
-        Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active"),
+        Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active", most_unasked=0,
+             warning="Its worker ends it. In a pool of threads it ends only where its task asks stop_requested()."),
         Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="unsuccessful"),
     )
 }  # fmt: skip

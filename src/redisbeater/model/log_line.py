@@ -25,7 +25,8 @@ class LogLine:
         first, last: when it happened first and last, aware UTC; of skipped fire times the oldest and the newest.
             None in a new line: at the server's time.
         count: how often it happened; of skipped fire times how many there were.
-        details: more about it: ``by``, ``note``, ``fields``, ``next``, ``reason``, ``error``, ``is_at_least``.
+        details: more about it: ``by``, ``note``, ``fields``, ``next``, ``was``, ``reason``, ``error``,
+            ``is_at_least``.
     """
 
     what: str
@@ -69,7 +70,7 @@ class LogLine:
 
 def line_text(what: str, **details: Any) -> str:
     """Return the text of a line: its word, and its details as JSON; those that are empty are left out."""
-    kept = {name: _shortened(value) for name, value in details.items() if value or value == 0}
+    kept = {name: _shortened(value) for name, value in details.items() if value or value == 0 or value == {}}
     return f"{what} {json.dumps(kept, separators=(',', ':'))}"
 
 

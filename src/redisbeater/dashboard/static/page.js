@@ -7,6 +7,10 @@
   const rowOf = (name, from) => all("tr[data-entry]", from).find(row => row.dataset.entry === name);
   const kept = name => { try { return localStorage.getItem("redisbeater." + name); } catch { return null; } };
   const keep = (name, value) => { try { localStorage.setItem("redisbeater." + name, value); } catch { /* not allowed */ } };
+  // What is kept for this tab alone, and ends with it: nothing stored takes it away.
+  const note = (name, value) => { try { sessionStorage.setItem("redisbeater." + name, JSON.stringify(value)); } catch { /* not allowed */ } };
+  const noted = name => { try { return JSON.parse(sessionStorage.getItem("redisbeater." + name)); } catch { return null; } };
+  const forget = name => { try { sessionStorage.removeItem("redisbeater." + name); } catch { /* not allowed */ } };
 
   // Times. The server's clock counts, as it was when the page began to come: the browser's may be wrong.
   const [load] = performance.getEntriesByType("navigation"), came = Math.max(performance.now() - (load?.responseStart ?? 0), 0);
@@ -27,7 +31,9 @@
 
   const utc = date => `${date.toISOString().slice(11, 19)} UTC`;
 
+  // What is not up to date is frozen: a next run that has passed would seem to be late.
   function tick() {
+    if (!isLive() || root.classList.contains("stale")) return;
     for (const time of all("time.relative")) {
       const words = distance(time.dateTime);
       if (time.textContent !== words) time.textContent = words;
@@ -62,7 +68,7 @@
   }
 
   // Live: the stream says what has changed, and only what is on screen is fetched again.
-  const isLive = () => kept("live") !== "off";
+  const isLive = () => noted("live") !== "off";
   const mayAsk = () => isLive() && !document.hidden && !one("dialog[open]");
   let names = new Set(), isMany = false, waiting = 0, heard = 0, polling = 0, greeted = false;
 
@@ -70,16 +76,18 @@
     const answer = await fetch(address, { headers: { "X-Redisbeater-Live": "1" }, redirect: "manual",
       signal: AbortSignal.timeout(30000) }).catch(() => null);
     const text = answer?.ok ? await answer.text().catch(() => null) : null;
-    if (text === null) return isOut(answer) ? leave() : age(trouble(answer));
+    if (text === null) return isOut(answer) ? leave() : age(await trouble(answer));
     fresh();
     return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
   }
 
   const isOut = answer => answer?.type === "opaqueredirect" || answer?.status === 401;
 
-  function trouble(answer) {
-    if (!answer || answer.ok) return "it cannot be reached";
-    return answer.status === 404 ? "it is not there any more: it was deleted or renamed" : `it cannot be read now (${answer.status})`;
+  async function trouble(answer) {
+    if (!answer || answer.ok) return "This page cannot be reached";
+    if (answer.status === 404) return "It is not there any more: it was deleted or renamed";
+    const page = new DOMParser().parseFromString(await answer.text().catch(() => ""), "text/html");
+    return one("main h1", page)?.textContent || `This page cannot be read now (${answer.status})`;
   }
 
   // What is on screen is the last that was known: grey, with its time, and asked for again until it comes.
@@ -90,6 +98,7 @@
     clearInterval(retry);
     retry = 0;
     root.classList.remove("stale");
+    say();
     const banner = one("#stale");
     if (banner) banner.hidden = true;
   }
@@ -97,16 +106,17 @@
   function age(why) {
     root.classList.add("stale");
     const banner = one("#stale");
-    if (banner) [banner.hidden, banner.textContent] = [false, `This is as of ${utc(shown)}: ${why}. Trying again every 5 s.`];
+    if (banner) [banner.hidden, banner.textContent] = [false, `${why}. Data from ${utc(shown)}; retrying every 5 s.`];
+    say();
     retry ||= setInterval(everything, 5000);
   }
 
   // The session has ended, and the stream with it.
   function leave() {
     body._htmx?.sse?.reader?.cancel();
-    age("you are not logged in any more");
-    const link = document.createElement("a");
-    [link.href, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "Log in"];
+    age("Your session has ended");
+    const link = document.createElement("a"); // another tab: what is typed here stays
+    [link.href, link.target, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "_blank", "Log in"];
     one("#stale")?.append(" ", link);
   }
 
@@ -163,9 +173,12 @@
     showLive();
   }
 
-  function say(words) {
+  let mode = one("#live-state")?.textContent;
+
+  function say(words = mode) {
+    mode = words;
     const foot = one("#live-state");
-    if (foot) foot.textContent = words;
+    if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${utc(shown)}` : mode;
   }
 
   // One request at a time: what changes meanwhile is asked for after it.
@@ -213,6 +226,10 @@
     greeted = true;
     say("live: what changes is shown at once");
   });
+  body.addEventListener("hanging", event => {
+    said(event);
+    if (isLive()) age("Redis does not answer");
+  });
   body.addEventListener("htmx:sse:error", () => {
     if (!isLive()) return;
     heard = 0;
@@ -230,20 +247,27 @@
   }
 
   function setLive(on) {
-    keep("live", on ? "on" : "off");
+    note("live", on ? "on" : "off");
     if (on) return location.reload();
+    if (!root.classList.contains("stale")) shown = new Date(now());
     clearInterval(polling);
     body._htmx?.sse?.reader?.cancel();
     body._htmx?.sse?.abortController?.abort();
-    say("not live: times are those of the last load");
     showLive();
   }
 
   function showLive() {
     const button = one("#live");
     if (!button) return;
-    button.hidden = false;
-    button.setAttribute("aria-pressed", String(isLive()));
+    [button.hidden, button.textContent] = [false, isLive() ? "Live" : `Updates off since ${utc(shown)} - resume`];
+    button.classList.toggle("off", !isLive());
+    if (!isLive()) say(`updates off since ${utc(shown)}: nothing moves`);
+  }
+
+  // A region that is filled when the page comes is silent: what was done is said again, behind the load.
+  function announce() {
+    const said = one("#said span")?.textContent;
+    if (said) setTimeout(() => { one("#told").textContent = said; }, 500);
   }
 
   // A second click before the answer comes would do it again.
@@ -252,6 +276,8 @@
     if (event.target.method !== "post") return;
     if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
     else [sent, sentAt] = [event.target, Date.now()];
+    if (event.target === form) keepForm(true);
+    if (event.target.action.endsWith("/logout")) forgetForms(() => true);
     keepRow();
   });
   window.addEventListener("pageshow", () => { sent = null; });
@@ -325,6 +351,64 @@
     if (target.name === "arguments") showArguments("switch", target.id);
   });
 
+  // What is typed is kept for an hour, for the same person in this tab: sessions end, and servers stop. Secrets are not.
+  const person = body.dataset.user, FORMS = "form ";
+  const keptAs = form && `${FORMS}${form.action} ${form.elements.was?.value ?? ""} ${form.elements.like?.value ?? ""}`;
+  const secretKeys = (form?.dataset.secrets || "").split(" ").map(key => key.split(/[*?]/).sort((a, b) => b.length - a.length)[0].replace(/\W|_/g, ""));
+  const isSecret = text => /\*\*\*|:\/\/[^\s/]*:[^\s/]*@|bearer |basic /i.test(text) ||
+    secretKeys.some(key => key && text.toLowerCase().replace(/\W|_/g, "").includes(key));
+  let typedBefore = {};
+
+  function keepForm(isSent = false) {
+    const fields = { ...typedBefore };
+    let isWhole = true;
+    for (const field of form.elements) {
+      const { name, type, value } = field, options = [...field.options || []];
+      if (!name || ["hidden", "submit"].includes(type) || (type === "radio" && !field.checked)) continue;
+      const before = options.length ? (options.find(each => each.defaultSelected) || options[0]).value : field.defaultValue;
+      if (type === "radio" ? field.defaultChecked : value === before) continue;
+      if (type === "password" || isSecret(`${name} ${value} ${before}`)) [isWhole, fields[name]] = [false, undefined];
+      else fields[name] = value;
+    }
+    const entry = form.elements.was?.value || form.elements.name?.value, version = form.elements.if_version?.value;
+    note(keptAs, { person, fields, isWhole, isSent, entry, version, at: Date.now() });
+  }
+
+  function forgetForms(isOver) {
+    try {
+      for (const key of Object.keys(sessionStorage)) {
+        const name = key.replace(/^redisbeater\./, "");
+        if (key !== name && name.startsWith(FORMS) && isOver(noted(name) || {})) forget(name);
+      }
+    } catch { /* not allowed */ }
+  }
+
+  function restoreForm() {
+    const found = noted(keptAs);
+    if (!found) return;
+    if (body.hasAttribute("data-answer")) return typedBefore = found.fields; // it has what was sent
+    for (const [name, value] of Object.entries(found.fields)) {
+      const field = form.elements[name];
+      if (!field || field.value === value) continue;
+      field.value = value;
+      const folded = all("[name]", form).find(each => each.name === name).closest("details");
+      if (folded) folded.open = true;
+    }
+    if (found.version) form.elements.if_version.value = found.version; // so that a change meanwhile is a conflict
+    const line = document.createElement("p"), drop = document.createElement("button");
+    [line.id, line.className, drop.type, drop.textContent] = ["restored", "note", "button", "Discard"];
+    drop.addEventListener("click", () => { forget(keptAs); location.reload(); });
+    line.append(`What you typed at ${utc(new Date(found.at))} is back${found.isWhole ? "" : ", but for what may be secret"}. It is not saved yet. `, drop);
+    form.before(line);
+    typedBefore = found.fields;
+  }
+
+  const isSaved = found => found.isSent && one("#said .said") && one(".title[data-entry]")?.dataset.entry === found.entry;
+  if (person) forgetForms(found => found.person !== person || Date.now() - found.at > 3600000 || isSaved(found));
+  if (form) restoreForm();
+  form?.addEventListener("input", () => keepForm());
+  one(".buttons a", form || document.createElement("i"))?.addEventListener("click", () => forget(keptAs));
+
   // Copy a text. Browsers lock the clipboard on plain http: where nothing else helps, the text is left selected.
   async function copy(button) {
     const text = document.getElementById(button.dataset.copy), what = one("span", button).textContent;
@@ -369,28 +453,38 @@
 
   function keepRow() {
     const row = one("tr.current[data-entry]");
-    try { if (row) sessionStorage.setItem("redisbeater.row", JSON.stringify([address, row.dataset.entry])); } catch { /* not allowed */ }
+    if (row) note("row", [address, row.dataset.entry]);
   }
 
   function returnToRow() {
-    try {
-      const [page, name] = JSON.parse(sessionStorage.getItem("redisbeater.row")) || [];
-      if (page !== address) return;
-      sessionStorage.removeItem("redisbeater.row");
-      const row = rowOf(name);
-      row?.classList.add("current");
-      one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
-    } catch { /* not allowed */ }
+    const [page, name] = noted("row") || [];
+    if (page !== address) return;
+    forget("row");
+    const row = rowOf(name);
+    row?.classList.add("current");
+    one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
   }
 
-  const inRow = selector => one(selector, one("tr.current") || document.createElement("i"))?.click();
+  // Keys act on the row that has the focus alone, or on the page of one entry; what cannot be undone asks.
+  const focused = selector => one(selector, document.activeElement?.closest("tr[data-entry]") || document.createElement("i"));
+  const ofEntry = selector => one(".title[data-entry]") && one(`.actions:not(td) :is(${selector})`);
+
+  function ask(button) {
+    if (!button) return;
+    const asks = document.createElement("input");
+    [asks.type, asks.name, asks.value] = ["hidden", "ask", "1"];
+    button.form.append(asks);
+    button.form.requestSubmit(button);
+  }
+
   const go = id => one(`nav a[data-key="${id}"]`)?.click();
+  const SWITCH = "button.enable, button.disable";
   const KEYS = {
     "/": () => { const search = one("input[type='search']"); search?.focus(); search?.select(); },
     j: () => move(1), k: () => move(-1),
-    x: () => inRow("input[type='checkbox']"),
-    t: () => (one("tr.current .trigger") || one(".title + * .trigger, .actions:not(td) .trigger"))?.click(),
-    d: () => (one("tr.current :is(button.enable, button.disable)") || one(".actions:not(td) :is(.enable, .disable)"))?.click(),
+    x: () => focused("input[type='checkbox']")?.click(),
+    t: () => ask(focused(".trigger") || ofEntry(".trigger")),
+    d: () => { const button = focused(SWITCH); if (button) button.click(); else ask(ofEntry(SWITCH)); },
     n: () => one("#new")?.click(),
     ".": () => setLive(!isLive()),
     "?": () => one("#keys")?.showModal(),
@@ -473,6 +567,7 @@
   nameZone();
   returnToRow();
   showLive();
+  announce();
   showKind();
   count();
   localize();

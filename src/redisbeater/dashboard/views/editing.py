@@ -325,7 +325,8 @@ async def _saved(
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(f"{req.root}/entry?name={quote_name(draft.name)}", 303)
-    await flash(req, answer, text, undo)
+    is_good = (data.get("created") or data.get("changed")) and "Warning:" not in text
+    await flash(req, answer, text, undo, "good" if is_good else "warn")
     return answer
 
 

@@ -17,6 +17,7 @@ from redisbeater.dashboard.pictures import Weeks, two_weeks
 from redisbeater.dashboard.views.queries import MOST_ROWS, RUN_STATES, EntryQuery, HistoryQuery, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.management.edit_report import revertible
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.runs.history import item_dict
 from redisbeater.management.search import STATES
@@ -40,7 +41,7 @@ async def entry(req: PageRequest) -> Page:
     view = await store.view(name, has_secrets=with_secrets)
     recorded = await store.recorded(name)
     lines = await store.log(name)
-    answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, view.zone)
+    answer, query = await store.explained(name, None, req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
     view = view.with_runs(runs)
     data = {
@@ -59,6 +60,7 @@ async def entry(req: PageRequest) -> Page:
         "query": query,
         "states": RUN_STATES,
         "changes": [line for line in lines if _is_change(line)],
+        "revertible": [line.last for line in revertible(lines)] if req.may("edit") and view.stored else [],
         "fields": _fields(view),
         "with_secrets": with_secrets,
         "tracks_runs": await store.tracks_runs(),
@@ -123,7 +125,7 @@ async def why(req: PageRequest) -> Page:
             moment = past_time(req, at, zone)
         except ValueError as exc:
             problem = str(exc)
-    answer = await req.store.why(name, moment)
+    answer = await req.store.explained(name, moment, req.clock.fixed)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
     data = {"error": problem, "field": "at"} if problem else answer

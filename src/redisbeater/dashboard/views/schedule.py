@@ -18,7 +18,7 @@ from redisbeater.dashboard.access import local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
-from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
+from redisbeater.dashboard.pages import Action, Page, PageRequest, Tone, flash
 from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, Axis, lane, passed, timeline
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
@@ -51,6 +51,7 @@ async def status(req: PageRequest) -> Page:
         "active": runs,
         "tracks_runs": await req.store.tracks_runs(),
         "lines": await req.store.log(limit=50),
+        "listed": (await req.store.views(1, 1)).total,
     }
     return Page(template="status.html", values=values, data=data, fragment="content")
 
@@ -80,7 +81,8 @@ async def pause(req: PageRequest) -> Page | Response:
         values = {"form": form, "problem": str(exc), "back": local_path(req.request, form["next"])}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
-    return await _done(req, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
+    text = f"The schedule is paused: no beat sends anything.{left}"
+    return await _done(req, text, form["next"], begun.as_dict(), "warn" if left else "good")
 
 
 async def resume(req: PageRequest) -> Response:
@@ -88,7 +90,8 @@ async def resume(req: PageRequest) -> Response:
     form = await read_form(req.request)
     ended = await req.store.resume(form["note"], req.user.name)
     text = "The schedule is not paused." if ended.pause is None else f"Resumed; {ended.held:,} entries run now."
-    return await _done(req, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
+    data = {"was_paused": ended.pause is not None, "held": ended.held}
+    return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
 
 
 async def prefer(req: PageRequest) -> Response:
@@ -120,11 +123,11 @@ def _until(req: PageRequest, text: str) -> datetime | None:
         raise InvalidEntry("$.until", str(exc)) from exc
 
 
-async def _done(req: PageRequest, text: str, target: str, data: object) -> Response:
+async def _done(req: PageRequest, text: str, target: str, data: object, tone: Tone) -> Response:
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(local_path(req.request, target), 303)
-    await flash(req, answer, text)
+    await flash(req, answer, text, tone=tone)
     return answer
 
 

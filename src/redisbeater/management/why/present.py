@@ -209,6 +209,8 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
             "waits",
             f"Waits for its jitter: {facts.time(fire_time)} is sent {facts.time_and_distance(due_at)}.",
         )
+    elif facts.pause and (facts.pause.until is None or facts.pause.until > due_at):
+        verdict, sentence = "paused", f"{_pause_words(facts, facts.pause)}: its next run, {when}, waits for the end."
     else:
         verdict, sentence = "waits", f"Waits for its time: {when}."
     return Answer(verdict=verdict, sentence=sentence, evidence=tuple(evidence))
