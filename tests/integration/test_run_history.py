@@ -464,7 +464,7 @@ def test_lint_finds_runs_that_take_longer_than_the_time_between_them(
 
 
 @pytest.mark.parametrize(
-    ("keeps", "text"), [(True, "runs and tracebacks take up to 261 MB"), (False, "runs take up to 260 MB")]
+    ("keeps", "text"), [(True, "runs and tracebacks take up to 271 MB"), (False, "runs take up to 271 MB")]
 )
 def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., Celery], keeps: bool, text: str) -> None:
     settings = {"redisbeater_run_history_limit": 10_000, "redisbeater_run_tracebacks": keeps}

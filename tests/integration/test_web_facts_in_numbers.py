@@ -110,7 +110,7 @@ def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, stor
     assert table is not None
     lines = [[_plain(cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line, re.DOTALL)] for line in
              re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)]  # fmt: skip
-    assert lines[0] == ["When", "What", "Next run before → after", "By", "Note"]
+    assert lines[0] == ["When", "What", "Next run before → after", "By", "Note", "Actions"]
     assert [line[1] for line in lines[1:]] == [
         "disabled", "changed: fields description", "changed: fields schedule", "created"
     ]  # fmt: skip

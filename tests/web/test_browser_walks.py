@@ -212,7 +212,7 @@ def test_keys_change_the_row_in_focus_alone_and_ask_on_the_page_of_an_entry(site
         page.keyboard.press(key)
     assert page.locator("tr[data-entry] input:checked").count() == 0
     page.keyboard.press("j")
-    page.locator("h1").click()
+    page.locator(".foot").click()
     page.keyboard.press("d")
     page.keyboard.press("j")
     page.keyboard.press("t")
