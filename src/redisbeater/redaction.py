@@ -124,7 +124,7 @@ _SPELLED = re.compile(
     rf"|{_SLASHES}(?:U(?P<wide>[0-9a-fA-F]{{8}})|(?P<named>[nrt]?))|(?P<plain>[^\\%+\x80-\U0010ffff]+)|.",
     re.DOTALL,
 )
-_MARKS = re.compile(rf"{_SLASHES}[xu]|%(?:25)*(?=..)")
+_MARKS = re.compile(rf"{_SLASHES}[xu]|%(?:25)*(?=[0-9a-fA-F]{{2}})")
 
 
 def _unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:

@@ -273,6 +273,10 @@ def test_a_secret_behind_its_key_is_found_in_any_quotes(secret: str, form: str, 
     assert redacted_text(shown, PATTERNS) == shown
 
 
+def test_a_secret_with_a_percent_sign_is_found_in_a_url() -> None:
+    assert redacted_text("S3cr3t00%25%3A", PATTERNS, ["S3cr3t00%:"]) == "***"
+
+
 @given(
     # ``ascii`` writes these as it writes the bytes of others
     st.text(min_size=4, max_size=40).filter(lambda text: text.isprintable() and not re.search("[*\x80-\xff]", text)),
