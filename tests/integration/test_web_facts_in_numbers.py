@@ -114,7 +114,7 @@ def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, stor
     assert [line[1] for line in lines[1:]] == [
         "disabled", "changed: fields description", "changed: fields schedule", "created"
     ]  # fmt: skip
-    assert [line[3:] for line in lines[1:]] == [["dora", ""], ["carl", ""], ["bert", "later <b>"], ["anna", ""]]
+    assert [line[3:5] for line in lines[1:]] == [["dora", ""], ["carl", ""], ["bert", "later <b>"], ["anna", ""]]
     moved = [re.sub(r"\w{3} (\d+ \w+ )?(?=\d\d:)", "", line[2]) for line in lines[1:]]
     assert moved == ["10:30:00 UTC → none", "", "09:00:00 UTC → 10:30:00 UTC", ""]
 
