@@ -464,19 +464,19 @@ def test_lint_finds_runs_that_take_longer_than_the_time_between_them(
 
 
 @pytest.mark.parametrize(
-    ("keeps", "text"), [(True, "runs and tracebacks take up to 272 MB"), (False, "runs take up to 271 MB")]
+    ("keeps", "text"), [(True, "runs and tracebacks take up to 324 MB"), (False, "runs take up to 323 MB")]
 )
 def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., Celery], keeps: bool, text: str) -> None:
-    settings = {"redisbeater_run_history_limit": 10_027, "redisbeater_run_tracebacks": keeps}
+    settings = {"redisbeater_run_history_limit": 10_000, "redisbeater_run_tracebacks": keeps}
     app = make_app(redisbeater_track_runs=True, **settings)
     with ScheduleStore(app).bulk() as bulk:
-        for number in range(36):
+        for number in range(43):
             bulk.upsert(RedisScheduleEntry(f"sync {number}", "t", 60, overlap="skip", app=app, jitter=30))
 
     found = findings(app)
 
     assert found["no-deadline"][1].startswith("overlap skip: a message that is lost holds up the next runs")
-    assert found["memory"][1].startswith(f"36 entries x 10,027 {text} of Redis")
+    assert found["memory"][1].startswith(f"43 entries x 10,000 {text} of Redis")
 
 
 def test_lint_finds_fields_that_have_no_effect_without_records(make_app: Callable[..., Celery]) -> None:
