@@ -260,7 +260,7 @@ AROUND: list[Callable[[str], str]] = [
     st.sampled_from(WITH_KEY),
     st.lists(st.sampled_from(AROUND), max_size=3),
 )
-@examples(2_000, default=100)
+@examples(500, default=100)
 def test_a_secret_behind_its_key_is_found_in_any_quotes(secret: str, form: str, around: list[Any]) -> None:
     secret = f"S3{secret}"
     text = form.format(secret)
@@ -282,7 +282,7 @@ def test_a_secret_with_a_percent_sign_is_found_in_a_url() -> None:
     st.text(min_size=4, max_size=40).filter(lambda text: text.isprintable() and not re.search("[*\x80-\xff]", text)),
     st.lists(st.sampled_from(list(SPELLINGS.values())), min_size=1, max_size=3),
 )
-@examples(2_000, default=100)
+@examples(500, default=100)
 def test_a_known_secret_is_found_behind_no_key(secret: str, spellings: list[Any]) -> None:
     secret = f"S3cr3t{secret}"
     text = secret
