@@ -382,7 +382,7 @@ def test_a_run_that_tries_again_says_nothing_yet(site: RunSite) -> None:
 def test_without_workers_that_report_a_run_waits_until_it_counts_as_lost(site: RunSite) -> None:
     site.send("a")
     site.clock.go_on(3601)
-    assert site.runs.waiting(site.clock.now, timedelta(seconds=30)) == 1
+    assert site.store.measures.read().unstarted == 1
 
     site.lose_overdue()
 
@@ -704,7 +704,7 @@ def test_runs_that_have_waited_for_long_are_counted(site: RunSite) -> None:
     site.clock.go_on(31)
     site.send("b")
 
-    assert site.runs.waiting(site.clock.now, timedelta(seconds=30)) == 1
+    assert site.store.measures.read().unstarted == 1
 
 
 def test_a_run_is_found_by_the_begin_of_its_id(site: RunSite) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 
 import pytest
 import redis
@@ -66,8 +65,9 @@ def go_through(site: RunSite) -> None:
     runs.traceback("c")
     for result in ("failed", "unstable", "waiting", "running"):
         runs.names_of(result)
-    assert runs.waiting(site.clock.now, timedelta(0)) >= 0
-    assert site.store.measures.read().failed >= 0
+    measured = site.store.measures.read()
+    assert measured.unstarted >= 0
+    assert measured.failed >= 0
 
 
 @pytest.mark.parametrize("key", KEYS)

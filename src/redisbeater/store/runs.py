@@ -496,13 +496,6 @@ class RunStore:
         )
         return [each.id for each in self._load(keys) if each.restart_of == run.id]
 
-    def waiting(self, now: datetime, longer_than: timedelta) -> int:
-        """Return how many runs have been waiting for a worker for longer than so long."""
-        latest = to_unix(now - longer_than)
-        return int(
-            unless_wrong_type(self._connection, lambda client: client.zcount(self._keys.waiting, 0, latest)) or 0
-        )
-
     def newest_failed(self, limit: int) -> list[str]:
         """Return the names of the entries of which the last run failed, those that did so last first."""
         members = list(filter(self._keys.is_entry, self._members(self._keys.failed, "+inf", "-inf", 0, limit)))
