@@ -256,8 +256,8 @@ async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
     created = await req.store.create(
         entry.name, entry.task, entry.schedule, note=draft.note, by=req.user.name, **fields
     )
-    text = f"{shown(created.name, 80)}: created.{await _warning(req, created)}"
-    return await _saved(req, draft, text, {"name": created.name, "created": True})
+    text, data = f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True}
+    return await _saved(req, draft, text, data, warning=await _warning(req, created))
 
 
 async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
@@ -267,9 +267,9 @@ async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
     if not report.changed:
         return await _saved(req, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
     text, undo = f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", _undo(draft, before, changed, report)
-    if any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed):
-        text += await _warning(req, report.entry)
-    return await _saved(req, draft, text, report.as_dict(), undo)
+    calls_otherwise = any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed)
+    warning = await _warning(req, report.entry) if calls_otherwise else ""
+    return await _saved(req, draft, text, report.as_dict(), undo, warning=warning)
 
 
 async def _warning(req: PageRequest, entry: RedisScheduleEntry) -> str:
@@ -320,13 +320,13 @@ def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: E
 
 
 async def _saved(
-    req: PageRequest, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None
+    req: PageRequest, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None, *, warning: str = ""
 ) -> Response:
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(f"{req.root}/entry?name={quote_name(draft.name)}", 303)
-    is_good = (data.get("created") or data.get("changed")) and "Warning:" not in text
-    await flash(req, answer, text, undo, "good" if is_good else "warn")
+    is_good = (data.get("created") or data.get("changed")) and not warning
+    await flash(req, answer, text + warning, undo, "good" if is_good else "warn")
     return answer
 
 
