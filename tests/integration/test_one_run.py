@@ -237,6 +237,19 @@ def test_runs_that_were_sent_again_are_linked_both_ways(site: RunSite, store: Sc
     assert store.run_details(SECOND).run.restart_of == FIRST
 
 
+def test_a_run_knows_those_of_its_entry_that_were_sent_before_and_after_it(site: RunSite, store: ScheduleStore) -> None:
+    ids = (FIRST, SECOND, OTHER)
+    for run_id in ids:
+        end(site, run_id)
+        site.clock.go_on(1)
+
+    found = [store.run_details(run_id) for run_id in ids]
+    assert [(each.before, each.after) for each in found] == [("", SECOND), (FIRST, OTHER), (SECOND, "")]
+
+    site.client.delete(site.keys.run(FIRST), site.keys.runs_of("report"))
+    assert (store.run_details(SECOND).before, store.run_details(SECOND).after) == ("", "")
+
+
 def restart(site: RunSite, run_id: str) -> NewRun:
     return site.new(run_id, kind=Kind.RESTART, restart_of=FIRST)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any
@@ -18,12 +18,15 @@ from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Undo, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.views.editing import save_form
-from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
+from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
+from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
+from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.verbs import VERBS, Verb
+from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
@@ -281,11 +284,17 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     """Do what a form says to the runs that it names; say which are left after ten seconds."""
     form = await read_form(req.request)
     ids = list(dict.fromkeys(run_id for run_id in form.all("id") if run_id))
+    if form["all"] == "1":
+        ids = await _runs_that_match(verb, req)
     if not ids:
         raise HTTPException(400, "no run is chosen")
     if len(ids) > MOST_RUNS:
         raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
     note = form["note"].strip()
+    if len(ids) > verb.most_unasked and form["confirm"] != "1" and not req.wants_json:
+        back = local_path(req.request, form["next"])
+        values: dict[str, Any] = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
+        return Page(template="runs_left.html", values=values, fragment="content")
 
     async def change(run_id: str) -> Any:
         return await req.store.call(verb.one, run_id, by=req.user.name, note=note)
@@ -294,11 +303,26 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     if req.wants_json:
         return JSONAnswer(vars(work), 409 if work.errors else 200)
     if work.errors or work.left:
-        values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
+        values = {"verb": verb, "work": work, "ids": work.left, "total": len(ids), "note": note, "next": form["next"]}
         return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(req.request, form["next"]), 303)
     await flash(req, answer, _said_of_runs(verb, work))
     return answer
+
+
+async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
+    """Return the ids of the newest runs that the filters in the address select, of those that a verb is for."""
+    name = req.query("name")
+    query = replace(HistoryQuery.of(req, MOST_RUNS), limit=MOST_RUNS, before=None)
+    if query.problems:
+        raise HTTPException(422, "; ".join(f"{field}: {problem}" for field, problem in query.problems.items()))
+
+    async def read(store: AsyncOperatorStore) -> FoundHistory:
+        heavy = replace(req, store=store)
+        return await query.read(heavy, name, await query.names(heavy))
+
+    found = await req.site.heavy_reads.read(req.request, req.user, read)
+    return [run.id for run in found.items if isinstance(run, Run) and is_for(verb, run)][:MOST_RUNS]
 
 
 async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> RunsOutcome:
@@ -327,7 +351,7 @@ def _said_of_runs(verb: Verb, work: RunsOutcome) -> str:
     if len(work.done) > 1:
         return f"{len(work.done):,} runs: {verb.done}."
     (result,) = work.done.values()
-    return f"{verb.done.capitalize()} as run {result}." if isinstance(result, str) else str(result["sentence"])
+    return f"Re-run started: {result}." if isinstance(result, str) else str(result["sentence"])
 
 
 ACTIONS = (
