@@ -167,12 +167,12 @@ class RunNotFound(RedisBeaterError, KeyError):
     ``runs`` are the ids of those that begin so, as far as they are known.
     """
 
-    def __init__(self, run_id: str, problem: str = "", *, hint: str = "", runs: tuple[str, ...] = ()) -> None:
-        self.problem, self.hint, self.runs = problem or f"no run {quoted(run_id)} is kept", hint, runs
+    def __init__(self, run_id: str, problem: str = "", *, runs: tuple[str, ...] = ()) -> None:
+        self.problem, self.runs = problem or f"no run {quoted(run_id)} is kept", runs
         super().__init__(run_id)
 
     def __str__(self) -> str:  # KeyError would show the repr
-        return self.problem + self.hint
+        return self.problem
 
 
 class SendFailed(RedisBeaterError):

@@ -105,10 +105,11 @@ def test_where_none_is_kept_the_error_says_for_how_long_runs_are(
         store.run(text)
 
     assert str(caught.value) == (
-        f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5;"
-        " history NAME --long shows their ids"
+        f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5"
     )
     assert caught.value.args == (text,)
+    if text:
+        assert call(site, "run", "--", text).output.endswith("the newest 5; history NAME --long shows their ids\n")
 
 
 def test_a_search_ends_after_a_second_and_says_that_it_has_not_seen_everything(

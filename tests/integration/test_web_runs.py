@@ -212,9 +212,9 @@ def test_a_run_that_is_sent_again_is_linked_from_the_message_and_both_ways(
 
 
 def test_many_runs_are_sent_again_after_a_question(app: Celery, schedule: ScheduleStore) -> None:
-    ids = end_runs(app, "report", "FS" * 11)
+    ids = end_runs(app, "report", "FS" * 11)[::-1]
     web = browse(app)
-    assert f'form="chosen" name="id" value="{ids[0]}"' in web.get("/history").text
+    assert re.findall(r'form="chosen" name="id" value="([^"]+)"', web.get("/history").text) == ids
 
     asked = web.post("/runs/restart", data={"id": ids, "note": "feed <is> back", "next": "/history?q=report"})
 
@@ -222,7 +222,7 @@ def test_many_runs_are_sent_again_after_a_question(app: Celery, schedule: Schedu
     assert len(runs_of(schedule)) == 22
     fields = re.findall(r'name="(id|confirm|note|next)" value="([^"]*)"', asked.text.partition("<main")[2])
     form: dict[str, Any] = {name: [html.unescape(value) for key, value in fields if key == name] for name, _ in fields}
-    assert form == {"id": ids, "confirm": ["1"], "note": ["feed <is> back"], "next": ["/history?q=report"]}
+    assert form == {"id": ids[::-1], "confirm": ["1"], "note": ["feed <is> back"], "next": ["/history?q=report"]}
     answer = web.post("/runs/restart", data=form)
     assert "22 runs: sent again." in answer.text
     assert answer.url.path == "/history"
@@ -242,6 +242,18 @@ def test_all_runs_that_match_are_sent_again_but_those_that_have_not_ended(app: C
     assert sorted(answer.json()["done"]) == sorted([ids[0], ids[2]])
     assert web.post("/runs/restart?q=nothing", data={"all": "1"}, headers=JSON).status_code == 400
     assert web.post("/runs/restart?state=nonsense", data={"all": "1"}, headers=JSON).status_code == 422
+
+
+@pytest.mark.parametrize("has_all", [True, False], ids=["all-that-match", "chosen"])
+def test_the_oldest_run_is_sent_again_first_as_new_ones_push_it_out_of_those_that_are_kept(
+    app: Celery, schedule: ScheduleStore, monkeypatch: pytest.MonkeyPatch, has_all: bool
+) -> None:
+    monkeypatch.setattr(actions, "AT_ONCE", 1)
+    ids = end_runs(app, "report", "FFF")[::-1]
+
+    browse(app).post("/runs/restart?name=report", data={"all": "1"} if has_all else {"id": ids})
+
+    assert [run.restart_of for run in runs_of(schedule)[:3]] == ids
 
 
 def test_where_some_cannot_be_sent_again_the_page_says_what_became_of_each(

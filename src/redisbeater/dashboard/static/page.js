@@ -159,13 +159,14 @@
       steady(page);
       return swap(one("#main", page), one("#main"));
     }
-    const rows = rowsOf(page), fresh = rows.filter(row => !known.has(keyOf(row))), failed = from => one(".failures", from)?.dataset.count;
+    const rows = rowsOf(page), fresh = rows.filter(row => !known.has(keyOf(row)));
+    const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(keyOf(row))?.className);
     for (const row of rows) await swap(row, known.get(keyOf(row)));
     const kind = fresh.some(row => row.matches(".line")) ? "row" : "run";
-    const words = fresh.length ? `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}` : failed(page) !== failed(document) ? "New failures" : "";
+    const words = fresh.length ? `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}` : failed.length ? "New failures" : "";
     const newer = one("#newer");
-    newer.hidden = !words;
-    if (newer.firstChild.textContent !== words) newer.firstChild.textContent = words;
+    if (!words || newer.firstChild.textContent === words) return;
+    [newer.hidden, newer.firstChild.textContent] = [false, words];
   }
 
   function steady(page) {

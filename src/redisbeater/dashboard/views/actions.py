@@ -288,6 +288,8 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
         ids = await _runs_that_match(verb, req)
     if not ids:
         raise HTTPException(400, "no run is chosen")
+    if verb.when == "ended" and (form["all"] == "1" or not (req.wants_json or form["confirm"] == "1")):
+        ids.reverse()  # a list has the newest first; each new run may push the oldest out of those that are kept
     if len(ids) > MOST_RUNS:
         raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
     note = form["note"].strip()

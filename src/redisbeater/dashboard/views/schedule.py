@@ -226,9 +226,12 @@ def _to_runs(req: PageRequest, text: str, ids: Sequence[str]) -> Response:
 async def _failures(
     req: PageRequest, query: HistoryQuery, name: str, names: Sequence[str] | None
 ) -> tuple[list[FailureGroup], datetime | None]:
-    """Return the failures of the asked entries in groups, for the first page, and when the oldest known one ended."""
+    """Return the failures of the asked entries in groups, for the first page, and when the oldest known one ended.
+
+    An open page keeps those that it has: to read a thousand with each change takes too long.
+    """
     is_apart = query.before or query.ids or query.error or query.task or query.worker or query.problems
-    if is_apart or (query.states and FAILED.isdisjoint(query.states)):
+    if req.is_live or is_apart or (query.states and FAILED.isdisjoint(query.states)):
         return [], None
     found = await req.store.failures(since=query.start)
     return [each for each in found if name in ("", each.name) and (names is None or each.name in names)], found.begin

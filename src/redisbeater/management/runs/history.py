@@ -258,8 +258,7 @@ def read_run(context: Context, run_id: str) -> Run:
     known = runs.many(searched.ids)
     if len(known) == 1 and searched.is_all and (found := runs.run(*known)):
         return found
-    hint = "" if known else "; history NAME --long shows their ids"
-    raise RunNotFound(run_id, _not_found(context, run_id, known, searched), hint=hint, runs=tuple(known))
+    raise RunNotFound(run_id, _not_found(context, run_id, known, searched), runs=tuple(known))
 
 
 def _not_found(context: Context, run_id: str, known: Mapping[str, Run], searched: FoundRuns) -> str:
