@@ -130,7 +130,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/new": ("copy",),
     "/entry/edit": ("name",),
     "/upcoming": ("name", "within", "at", "n"),
-    "/history": HISTORY,
+    "/history": (*HISTORY, "q", "error", "id"),
     "/run": ("id",),
     "/events": ("since",),
     "POST /entry": FORM,
@@ -139,8 +139,8 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/pause": ("note", "until", "next"),
     "/resume": ("note", "next"),
     "/preferences": ("zone", "theme", "next"),
-    "/runs/stop": ("id", "note", "next"),
-    "/runs/restart": ("id", "note", "next"),
+    "/runs/stop": ("id", "all", "confirm", "note", "next"),
+    "/runs/restart": ("id", "all", "confirm", "note", "next"),
     "/login": ("name", "secret", "next"),
 }
 #: Without these a page says only that they are missing.
