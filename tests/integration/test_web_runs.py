@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import redis
@@ -97,6 +99,15 @@ def test_several_runs_that_begin_alike_are_listed(
         assert sorted(re.findall(r'data-run="([^"]+)"', answer.text)) == ids
         assert "2 runs begin with" in answer.text
     client.delete(*(f"{prefix}:run:{run_id}" for run_id in ids))
+
+
+def test_an_id_in_an_address_shows_no_run_of_another_entry(app: Celery, schedule: ScheduleStore) -> None:
+    (run_id,) = end_runs(app, "report", "S")
+    web = browse(app)
+
+    assert listed(web, id=run_id) == [run_id]
+    assert listed(web, id=run_id, name="rates.fetch") == []
+    assert f"/run?id={run_id}" not in web.get("/entry", params={"name": "rates.fetch", "id": run_id}).text
 
 
 def test_where_no_run_has_an_id_the_page_says_for_how_long_they_are_kept(app: Celery, schedule: ScheduleStore) -> None:
@@ -254,6 +265,19 @@ def test_the_oldest_run_is_sent_again_first_as_new_ones_push_it_out_of_those_tha
     browse(app).post("/runs/restart?name=report", data={"all": "1"} if has_all else {"id": ids})
 
     assert [run.restart_of for run in runs_of(schedule)[:3]] == ids
+
+
+def test_all_that_match_are_those_that_the_page_of_the_entry_lists_in_its_zone(
+    app: Celery, schedule: ScheduleStore
+) -> None:
+    end_runs(app, "report", "F")
+    schedule.update("report", timezone="Pacific/Kiritimati")
+    since = f"{schedule.clock().astimezone(ZoneInfo('Pacific/Kiritimati')) - timedelta(minutes=5):%Y-%m-%d %H:%M}"
+    web = browse(app)
+
+    query = {"name": "report", "since": since}
+    assert len(listed(web, **query)) == 1
+    assert len(web.post("/runs/restart", params=query, data={"all": "1"}, headers=JSON).json()["done"]) == 1
 
 
 def test_where_some_cannot_be_sent_again_the_page_says_what_became_of_each(

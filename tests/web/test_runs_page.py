@@ -37,6 +37,16 @@ def test_newer_runs_wait_behind_a_link_and_what_is_shown_changes_in_its_place(si
     expect(page.locator(".failures")).to_contain_text("cannot parse row 17")
 
 
+def test_a_listed_run_that_fails_is_said_above_the_list(site, page):
+    create(site, "report")
+    run = begin_run(site.app, "report")
+    page.goto(f"{site.url}/history")
+    wait_until_live(page)
+    Context.of(site.app).redis.runs.finish(run, State.FAILURE, error="ValueError: no feed")
+    page.get_by_role("link", name="New failures").click()
+    expect(page.locator(".failures")).to_contain_text("no feed")
+
+
 def test_runs_in_work_keep_their_lines_while_the_pointer_is_in_them(site, page):
     create(site, "report")
     runs = [begin_run(site.app, "report") for _ in range(2)]

@@ -179,6 +179,7 @@
 
   function ended(row) {
     const gone = row.cloneNode(true), actions = one(".actions", gone);
+    gone.classList.add("ended");
     if (actions) actions.textContent = "ended";
     return gone;
   }

@@ -18,6 +18,7 @@ from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Undo, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.views.editing import save_form
+from redisbeater.dashboard.views.entries import zone_of
 from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
@@ -315,7 +316,8 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
 async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
     """Return the ids of the newest runs that the filters in the address select, of those that a verb is for."""
     name = req.query("name")
-    query = replace(HistoryQuery.of(req, MOST_RUNS), limit=MOST_RUNS, before=None)
+    zone = await zone_of(req, name) if name else None
+    query = replace(HistoryQuery.of(req, MOST_RUNS, zone), limit=MOST_RUNS, before=None)
     if query.problems:
         raise HTTPException(422, "; ".join(f"{field}: {problem}" for field, problem in query.problems.items()))
 

@@ -324,8 +324,8 @@ class HistoryQuery:
     async def read(self, req: PageRequest, name: str, names: Sequence[str] | None = None) -> FoundHistory:
         """Read the history of an entry, or for an empty name of several, or of all."""
         if self.ids:
-            found_runs = [run for run_id in self.ids if (run := await _run(req, run_id))]
-            return FoundHistory(items=[*found_runs], before=None)
+            runs = [await _run(req, run_id) for run_id in self.ids]
+            return FoundHistory(items=[run for run in runs if run and name in ("", run.name)], before=None)
         is_searched = bool(self.task or self.worker or self.error)
         limit = MOST_READ if is_searched else self.limit
         read: Any = partial(req.store.history, name or None)
