@@ -64,6 +64,16 @@ class PageRequest:
         return root_of(self.request)
 
     @property
+    def is_json(self) -> bool:
+        """Whether the twin of a page in JSON is asked for."""
+        return self.request.url.path.endswith(".json")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether an open page asks by itself, as something has changed."""
+        return self.request.headers.get("X-Redisbeater-Live") == "1"
+
+    @property
     def wants_json(self) -> bool:
         """Whether the answer to a change is to be JSON, for programs."""
         return "application/json" in self.request.headers.get("Accept", "")

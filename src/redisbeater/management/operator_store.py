@@ -18,7 +18,7 @@ from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
-from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
+from redisbeater.management.runs.history import LEAST_BEGIN, HistoryPage, Recorded, read_history, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
 from redisbeater.management.simulation import due_seconds
@@ -84,6 +84,26 @@ class OperatorStore(ScheduleStore):
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
         asked = checked_states(results, RESULTS_ASKED, "result")
         return Search(self._context, wanted, states=chosen, results=asked, sort=sort, text=text).page(number, size)
+
+    def names_like(self, text: str) -> list[str]:
+        """Return the names of entries with a text in name, task or description, or with a label as ``team=data``."""
+        key, is_label, value = text.partition("=")
+        searches = [Search(self._context, text=text)]
+        if is_label:
+            searches.append(Search(self._context, Filter(labels={key.strip(): value.strip()})))
+        return sorted({entry.name for search in searches for entry in search.entries()})
+
+    def history_of(
+        self,
+        names: Sequence[str],
+        limit: int,
+        before: datetime | None = None,
+        *,
+        since: datetime | None = None,
+        states: Collection[str] = (),
+    ) -> HistoryPage:
+        """Return the runs of several entries as :meth:`history` does those of all, without log lines."""
+        return read_history(self._context, None, names=names, limit=limit, before=before, since=since, states=states)
 
     def overview(self) -> tuple[Status, tzinfo]:
         """Return the status without what the server says about itself, and the zone of entries without their own."""
@@ -239,6 +259,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     overview = Awaited(OperatorStore.overview)
     named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
+    names_like = Awaited(OperatorStore.names_like, is_long_read=True)
+    history_of = Awaited(OperatorStore.history_of, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
     signature = Awaited(OperatorStore.signature)
     task_problem = Awaited(OperatorStore.task_problem)

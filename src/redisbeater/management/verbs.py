@@ -61,9 +61,7 @@ class Verb:
     one: Change
     many: ChangeOfMany | None = None
     of: Literal["entries", "runs"] = "entries"
-    when: Literal["stored", "readable", "planned", "enabled", "disabled", "deleted", "active", "unsuccessful"] = (
-        "stored"
-    )
+    when: Literal["stored", "readable", "planned", "enabled", "disabled", "deleted", "active", "ended"] = "stored"
     undo: str = ""
     most_unasked: int = 20
     is_frequent: bool = False
@@ -101,6 +99,6 @@ VERBS: Mapping[str, Verb] = {
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
         Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active", most_unasked=0,
              warning="Its worker ends it. In a pool of threads it ends only where its task asks stop_requested()."),
-        Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="unsuccessful"),
+        Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="ended"),
     )
 }  # fmt: skip

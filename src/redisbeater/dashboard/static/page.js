@@ -150,7 +150,7 @@
     await swap(one("#head", page), one("#head"));
     document.title = document.title.replace(/^(\([\d,]+\) )?/, /^(\([\d,]+\) )?/.exec(page.title)[0]);
     one("link[rel=icon]").href = one("link[rel=icon]", page).getAttribute("href");
-    if (isWhole && !isAnswer && !one("[data-still]")) await swap(one("#main", page), one("#main"));
+    if (isWhole && !isAnswer && !one("[data-still]")) await show(page);
     for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
       const old = rowOf(row.dataset.entry);
       await swap(row, old);
@@ -159,6 +159,39 @@
     const found = new Set(all("tr[data-entry]", page).map(row => row.dataset.entry));
     if (!isWhole && onScreen.some(name => !found.has(name))) isMany = true; // deleted: the total is another, too
     after();
+  }
+
+  // Nothing moves under the pointer: newer runs wait behind a link, and active ones keep their lines while it is in them.
+  async function show(page) {
+    const rowsOf = from => all("[data-newest] tbody tr", from), keyOf = row => row.dataset.run || row.dataset.line;
+    const known = new Map(rowsOf(document).map(row => [keyOf(row), row]));
+    if (!known.size || !one("[data-newest]", page)) {
+      steady(page);
+      return swap(one("#main", page), one("#main"));
+    }
+    const rows = rowsOf(page), fresh = rows.filter(row => !known.has(keyOf(row)));
+    const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(keyOf(row))?.className);
+    for (const row of rows) await swap(row, known.get(keyOf(row)));
+    const kind = fresh.some(row => row.matches(".line")) ? "row" : "run";
+    const words = fresh.length ? `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}` : failed.length ? "New failures" : "";
+    const newer = one("#newer");
+    if (!words || newer.firstChild.textContent === words) return;
+    [newer.hidden, newer.firstChild.textContent] = [false, words];
+  }
+
+  function steady(page) {
+    const list = one("[data-steady]:is(:hover, :focus-within) tbody"), made = list && one("[data-steady] tbody", page);
+    if (!made) return;
+    const rows = all("tr", made);
+    const kept = all("tr", list).map(row => rows.find(each => each.dataset.active === row.dataset.active) || ended(row));
+    made.replaceChildren(...kept, ...rows.filter(row => !kept.includes(row)));
+  }
+
+  function ended(row) {
+    const gone = row.cloneNode(true), actions = one(".actions", gone);
+    gone.classList.add("ended");
+    if (actions) actions.textContent = "ended";
+    return gone;
   }
 
   function mark(row) {
@@ -286,7 +319,7 @@
   function count() {
     const bulk = one("#chosen");
     if (!bulk) return;
-    const boxes = all("input[name='name'][type='checkbox']"), chosen = boxes.filter(box => box.checked);
+    const boxes = all("[type='checkbox'][form='chosen']"), chosen = boxes.filter(box => box.checked);
     const words = one("[data-chosen]", bulk), every = one("#every");
     if (words) words.textContent = chosen.length ? `${chosen.length} chosen` : "";
     bulk.classList.toggle("idle", !chosen.length);
@@ -296,7 +329,7 @@
 
   document.addEventListener("change", event => {
     const target = event.target;
-    if (target.id === "every") for (const box of all("input[name='name'][type='checkbox']")) box.checked = target.checked;
+    if (target.id === "every") for (const box of all("[type='checkbox'][form='chosen']")) box.checked = target.checked;
     if (target.matches("[data-submit]")) target.form.requestSubmit();
     if (target.matches("#keys-on")) keep("keys", target.checked ? "on" : "off");
     count();

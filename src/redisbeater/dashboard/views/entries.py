@@ -19,7 +19,7 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import revertible
 from redisbeater.management.entry_view import EntryView, ViewPage
-from redisbeater.management.runs.history import item_dict
+from redisbeater.management.runs.history import item_dict, moment_of
 from redisbeater.management.search import STATES
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief
@@ -56,6 +56,7 @@ async def entry(req: PageRequest) -> Page:
         "answer": answer,
         "upcoming": (upcoming := await _upcoming(req, view))[:UPCOMING],
         "weeks": _two_weeks(req, view, upcoming),
+        "active": sorted(await store.runs(name), key=moment_of),
         "history": history,
         "query": query,
         "states": RUN_STATES,
