@@ -131,6 +131,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/entry/edit": ("name",),
     "/upcoming": ("name", "within", "at", "n"),
     "/history": HISTORY,
+    "/changes": ("name", "by", "since", "before", "n"),
     "/run": ("id",),
     "/events": ("since",),
     "POST /entry": FORM,

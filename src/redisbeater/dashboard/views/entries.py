@@ -20,7 +20,6 @@ from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.runs.history import item_dict
 from redisbeater.management.search import STATES
-from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief
 
 #: Fire times, and runs and lines of the log, on the page.
@@ -28,9 +27,6 @@ UPCOMING, HISTORY = 10, 30
 
 #: Fire times that the picture of two weeks has at most: more of them would be one dark bar.
 MOST_MARKS = 400
-
-#: The words of the log that are changes by somebody.
-CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
 
 
 async def entry(req: PageRequest) -> Page:
@@ -58,7 +54,7 @@ async def entry(req: PageRequest) -> Page:
         "history": history,
         "query": query,
         "states": RUN_STATES,
-        "changes": [line for line in lines if _is_change(line)],
+        "changes": [line for line in lines if line.is_change],
         "fields": _fields(view),
         "with_secrets": with_secrets,
         "tracks_runs": await store.tracks_runs(),
@@ -100,10 +96,6 @@ def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
     return two_weeks(view.name, [run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
-
-
-def _is_change(line: LogLine) -> bool:
-    return line.what in CHANGES or ("by" in line.details and line.what != "triggered")
 
 
 def _fields(view: EntryView) -> list[tuple[str, Any]]:

@@ -22,7 +22,16 @@ from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
 from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, Axis, lane, passed, timeline
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
-from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, read_value, whole
+from redisbeater.dashboard.views.queries import (
+    MOST,
+    RUN_STATES,
+    EntryQuery,
+    HistoryQuery,
+    past_time,
+    read_value,
+    whole,
+)
+from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.management.runs.history import item_dict
@@ -179,6 +188,30 @@ async def history(req: PageRequest) -> Page:
     return Page(template="history.html", values=values, data=data, fragment="content", status=status)
 
 
+async def changes(req: PageRequest) -> Page:
+    """Show who changed what, of all entries, the newest first."""
+    problems: dict[str, str] = {}
+    asked = {key: req.query(key).strip() for key in ("name", "by", "since")}
+    since = read_value(req, "since", lambda text: past_time(req, text, None, may_come=False), problems)
+    before = read_value(req, "before", _aware, problems)
+    number = whole(req.query("n"), 1, MOST, SIZE)
+    found = await req.store.changes(asked["name"], asked["by"], since=since, before=before, limit=number)
+    shown = [] if problems else found.changes
+    data = {
+        "changes": [{"name": name, **json_form(line)} for name, line in shown],
+        "before": found.before, "unread": found.unread, **({"errors": problems} if problems else {}),
+    }  # fmt: skip
+    values = {"found": found, "changes": shown, "asked": asked, "problems": problems}
+    return Page(template="changes.html", values=values, data=data, fragment="content", status=422 if problems else 200)
+
+
+def _aware(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r}: expected a time with its zone")
+    return moment
+
+
 async def run(req: PageRequest) -> Page:
     """Show one run."""
     run_id = req.query("id")
@@ -310,6 +343,7 @@ ACTIONS = (
     Action(path="/preferences", answer=prefer, method="POST"),
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
     Action(path="/history", answer=history, is_heavy=_is_of_all),
+    Action(path="/changes", answer=changes, is_heavy=lambda _: True),
     Action(path="/run", answer=run),
     Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
     Action(path="/bands", answer=bands, is_heavy=lambda _: True),
