@@ -75,14 +75,14 @@ def test_the_head_says_since_when_nobody_leads(
     app: Celery, store: ScheduleStore, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
     web = browse(app)
-    assert "Nobody leads: nothing runs" in web.get("/").text
+    assert "No beat is running. Nothing is being sent." in web.get("/").text
     beat = make_scheduler(app)
     beat.tick()
     assert " leads</span>" in web.get("/").text
     beat.close()
     ended = store.log()[0].last
     assert ended is not None
-    assert f'Nobody leads since <time datetime="{ended:%Y-%m-%dT%H:%M:%SZ}"' in web.get("/status").text
+    assert f'No beat is running since <time datetime="{ended:%Y-%m-%dT%H:%M:%SZ}"' in web.get("/status").text
 
 
 def test_the_head_says_that_a_lock_may_keep_every_beat_from_leading(

@@ -117,7 +117,7 @@ FORM = (
     "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
     "labels", "arguments", "arg.pages",
 )  # fmt: skip
-CHANGE = ("name", "all", "confirm", "until", "undo", "note", "next", "if_version", *FILTERS)
+CHANGE = ("name", "all", "confirm", "ask", "until", "undo", "note", "next", "if_version", *FILTERS)
 
 #: What each page reads of its address, or of its form.
 READS: Mapping[str, tuple[str, ...]] = {
@@ -131,6 +131,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/entry/edit": ("name",),
     "/upcoming": ("name", "within", "at", "n"),
     "/history": HISTORY,
+    "/find": ("q",),
     "/changes": ("name", "by", "since", "before", "n"),
     "/run": ("id",),
     "/events": ("since",),

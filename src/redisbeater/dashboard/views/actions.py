@@ -66,7 +66,8 @@ async def act(verb: Verb, req: PageRequest) -> Page | Response:
 async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or EntriesOutcome()
-    if len(chosen.names) > verb.most_unasked and not chosen.is_confirmed and not req.wants_json:
+    is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
+    if is_asked and not chosen.is_confirmed and not req.wants_json:
         back = local_path(req.request, chosen.form["next"])
         is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
         values = {"verb": verb, "chosen": chosen, "work": None, "back": back, "is_final": is_final}

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
+from redisbeater.dashboard import words
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import Action, Page, PageRequest
+from redisbeater.dashboard.pages import PAGES, Action, Page, PageRequest
 from redisbeater.dashboard.pictures import Weeks, two_weeks
-from redisbeater.dashboard.views.queries import MOST_ROWS, RUN_STATES, EntryQuery, HistoryQuery, past_time
+from redisbeater.dashboard.views.queries import (
+    MOST_ROWS,
+    MOST_TYPED,
+    RUN_STATES,
+    Command,
+    EntryQuery,
+    HistoryQuery,
+    past_time,
+    read_command,
+)
 from redisbeater.editing.upcoming import UpcomingRun
-from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, InvalidEntry, RunNotFound
 from redisbeater.management.entry_view import EntryView, ViewPage
-from redisbeater.management.runs.history import item_dict
+from redisbeater.management.runs.history import WHOLE_ID, item_dict
 from redisbeater.management.search import STATES
-from redisbeater.model.run import RunBrief
+from redisbeater.management.verbs import VERBS, Verb, command_line
+from redisbeater.model.run import Run, RunBrief
 
 #: Fire times, and runs and lines of the log, on the page.
 UPCOMING, HISTORY = 10, 30
@@ -193,6 +206,133 @@ def _data(found: ViewPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, 
     }
 
 
+#: Entries, labels, runs and actions of each kind that are found.
+MOST_FOUND = 8
+
+
+class FoundAction(NamedTuple):
+    """A change that somebody may mean: its words, its command, and the form that asks before anything is done."""
+
+    words: str
+    line: str
+    path: str
+    fields: Mapping[str, str]
+    method: Literal["get", "post"] = "post"
+
+
+async def find(req: PageRequest) -> Page:
+    """Find pages, entries, labels, runs and actions; of a part of an id runs are searched at Enter alone."""
+    text = " ".join(req.query("q")[:MOST_TYPED].split())
+    folded, command = text.casefold(), read_command(text)
+    found = (await req.store.views(1, MOST_ROWS, text=text)).entries if text else []
+    target = command.target if command else text
+    runs = await _runs_with(req, target)
+    entries = _nearest(text, found)[:MOST_FOUND]
+    newest = await req.store.newest_runs([entry.name for entry in entries], RUNS)
+    labels = dict.fromkeys("=".join(label) for entry in found for label in entry.labels.items())
+    values: dict[str, Any] = {
+        "q": text,
+        "pages": [(path, name) for path, name in _pages_of(req) if folded in name.casefold()],
+        "entries": [entry.with_runs(newest[entry.name]) for entry in entries],
+        "labels": [label for label in labels if folded in label.casefold()][:MOST_FOUND],
+        "runs": [run if isinstance(run, str) else run.id for run in runs],
+        "actions": await _actions(req, command, runs) if command else [],
+        "command": command,
+    }
+    data = {
+        **{key: values[key] for key in ("q", "labels", "runs")},
+        "pages": [path for path, _ in values["pages"]],
+        "entries": [entry.name for entry in values["entries"]],
+        "actions": [{"words": action.words, "command": action.line} for action in values["actions"]],
+    }
+    return Page(template="find.html", values=values, data=data, fragment="found")
+
+
+def _pages_of(req: PageRequest) -> list[tuple[str, str]]:
+    return [(path, name) for path, _, name in PAGES] + ([("/new", "New entry")] if req.may("edit") else [])
+
+
+def _nearest(text: str, found: Sequence[EntryView]) -> list[EntryView]:
+    """Return entries in an order: that of this name, those whose names begin so, those with the text in their names."""
+    folded = text.casefold()
+    return sorted(
+        found,
+        key=lambda entry: (
+            entry.name.casefold() != folded,
+            not entry.name.casefold().startswith(folded),
+            folded not in entry.name.casefold(),
+        ),
+    )
+
+
+async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
+    """Return the run with an id, or the ids that begin so, for which Redis is searched for up to a second."""
+    is_typing = req.request.headers.get("HX-Request") == "true"
+    if not re.fullmatch(r"[0-9a-fA-F-]{8,36}", text) or (is_typing and len(text) < WHOLE_ID):
+        return []
+    try:
+        return [await req.store.run(text)]
+    except RunNotFound as exc:
+        return exc.runs[:MOST_FOUND]
+    except ImproperlyConfigured:  # runs are not recorded
+        return []
+
+
+async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) -> list[FoundAction]:
+    """Return what a command may mean that this person may do."""
+    app, until, note = req.site.app, asked.until, asked.note
+    if asked.verb not in VERBS:  # the schedule as a whole
+        end = (until or asked.target) if asked.verb == "pause" else ""
+        if not req.may("operate") or (asked.verb == "pause") == bool(req.status.pause):
+            return []
+        line = command_line(app, asked.verb, until=end, note=note)
+        text = f"{asked.verb.capitalize()} the schedule{_until(end)}"
+        return [FoundAction(text, line, "/pause", {"until": end, "note": note}, "get")]
+    verb = VERBS[asked.verb]
+    if not asked.target or not req.may(verb.right):
+        return []
+    if verb.of == "runs":
+        able = [run for run in runs if isinstance(run, Run) and verb in words.verbs(run, req.user)]
+        lines = [(run, command_line(app, verb.name, run.id, note=note)) for run in able]
+        return [FoundAction(f"{verb.label} run {run.id}", line, "/run", {"id": run.id}, "get") for run, line in lines]
+    options = {"until": until if "until" in verb.takes else "", "note": note}
+    return [
+        FoundAction(
+            f"{what}{_until(options['until'])}", line, f"/entries/{verb.name}", {**fields, **options, "ask": "1"}
+        )
+        for what, line, fields in await _targets(req, verb, asked.target, options)
+    ]
+
+
+def _until(text: str) -> str:
+    return f" until {text}" if text else ""
+
+
+async def _targets(
+    req: PageRequest, verb: Verb, target: str, options: Mapping[str, str]
+) -> list[tuple[str, str, dict[str, str]]]:
+    """Return the entries that a verb may be done to, in words, as a command, and as the fields of a form."""
+    key, is_label, value = target.partition("=")
+    found, app, about = [], req.site.app, verb.question or verb.label
+    if is_label and not verb.is_single and verb.when != "deleted":
+        state = verb.when if verb.when in STATES else ""
+        total = (await req.store.views(1, 1, labels={key: value}, states=[state] if state else [])).total
+        noun = "entry" if total == 1 else "entries"
+        fields = {"all": "1", "label": target, "state": state, "next": f"{req.root}/?{urlencode({'label': target})}"}
+        line = command_line(app, verb.name, label=target, **options)
+        found += [(f"{about} {total:,} {noun} with {target}", line, fields)] if total else []
+    if verb.when == "deleted":
+        names = [name for name in await req.store.deleted() if target.casefold() in name.casefold()]
+    else:
+        views = _nearest(target, (await req.store.views(1, MOST_ROWS, text=target)).entries)
+        named = [entry for entry in views if target.casefold() in entry.name.casefold()]
+        names = [entry.name for entry in named or views if verb in words.verbs(entry, req.user)]
+    for name in names[:MOST_FOUND]:
+        fields = {"name": name, "next": f"{req.root}/entry?{urlencode({'name': name}, errors='replace')}"}
+        found.append((f"{about} {name}", command_line(app, verb.name, name, **options), fields))
+    return found
+
+
 def _is_heavy(asked: QueryParams) -> bool:
     """Return whether many entries are read; a page that is live asks for a few by their names."""
     return "name" not in asked and EntryQuery.of(asked).is_heavy
@@ -201,5 +341,6 @@ def _is_heavy(asked: QueryParams) -> bool:
 ACTIONS = (
     Action(path="/", answer=entries, is_heavy=_is_heavy),
     Action(path="/entry", answer=entry),
+    Action(path="/find", answer=find, is_heavy=lambda asked: bool(asked.get("q"))),
     Action(path="/why", answer=why),
 )

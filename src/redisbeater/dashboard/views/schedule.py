@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from redisbeater.dashboard import words
-from redisbeater.dashboard.access import local_path, read_form
+from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
@@ -76,6 +76,12 @@ async def findings(req: PageRequest) -> Page:
     few = dict(islice(broken.items(), MOST_FINDINGS))
     data = {"findings": shown, "total": total, "broken": few}
     return Page(template="findings.html", values=values, data=data, fragment="found" if is_part else "content")
+
+
+async def ask_to_pause(req: PageRequest) -> Page:
+    """Ask whether to pause the schedule, or to resume it, with the end and the note that the address has."""
+    form = Form([("until", req.query("until")), ("note", req.query("note")), ("next", f"{req.root}/")])
+    return Page(template="pause.html", values={"form": form, "problem": "", "back": form["next"]}, fragment="content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -338,6 +344,7 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 ACTIONS = (
     Action(path="/status", answer=status),
     Action(path="/findings", answer=findings),
+    Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
