@@ -279,7 +279,7 @@ async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
 
 
 async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) -> list[FoundAction]:
-    """Return what a command may mean that this person may do."""
+    """Return the actions that a command may mean and this person may do."""
     app, until, note = req.site.app, asked.until, asked.note
     if asked.verb not in VERBS:  # the schedule as a whole
         end = (until or asked.target) if asked.verb == "pause" else ""
