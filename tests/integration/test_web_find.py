@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
+from click.testing import Result
 from starlette.requests import Request
 from web_site import browse
 
@@ -217,3 +220,15 @@ def test_the_page_of_an_entry_has_its_commands(app: Celery, store: ScheduleStore
     for command in ("trigger", "disable", "skip-next", "delete", "why", "show"):
         assert f"celery -A proj redisbeater {command} -- '-a b'</code>" in page
     assert 'aria-label="Trigger -a b"' in page
+
+
+def test_the_command_of_an_action_does_the_same(app: Celery, store: ScheduleStore, run: Callable[..., Result]) -> None:
+    store.create("-a 'b'", "shop.report", 60.0, labels={"-k": "$(reboot) x"})
+    for text in ("disable -a 'b' until tomorrow note its a test", "disable -k=$(reboot) x note again"):
+        store.enable("-a 'b'")
+        line = _find(app, text)["actions"][0]["command"]
+        assert run(*shlex.split(line)[4:]).exit_code == 0, line
+    assert [line.details.get("note") for line in store.log("-a 'b'") if line.what == "disabled"] == [
+        "again",
+        "its a test",
+    ]

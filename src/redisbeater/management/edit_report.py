@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
 from typing import Any
 
 from redisbeater.context import Context
@@ -142,11 +141,8 @@ def read_changes(
 def _newest(changes: list[tuple[str, LogLine]], limit: int) -> tuple[list[tuple[str, LogLine]], bool]:
     """Return the newest changes, with all of the last moment, and whether there are others."""
     changes.sort(key=lambda change: change[1].last or EPOCH, reverse=True)
-    if len(changes) <= limit:
-        return changes, False
-    last = changes[limit - 1][1].last
-    kept = list(takewhile(lambda change: change[1].last != last, changes))
-    kept += [change for change in changes[len(kept) :] if change[1].last == last]
+    last = changes[limit - 1][1].last if len(changes) > limit else EPOCH
+    kept = [change for change in changes if (change[1].last or EPOCH) >= (last or EPOCH)]
     return kept, len(kept) < len(changes)
 
 

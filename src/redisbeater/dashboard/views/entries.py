@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -217,7 +218,6 @@ class FoundAction(NamedTuple):
     line: str
     path: str
     fields: Mapping[str, str]
-    method: Literal["get", "post"] = "post"
 
 
 async def find(req: PageRequest) -> Page:
@@ -253,15 +253,10 @@ def _pages_of(req: PageRequest) -> list[tuple[str, str]]:
 
 
 def _nearest(text: str, found: Sequence[EntryView]) -> list[EntryView]:
-    """Return entries in an order: that of this name, those whose names begin so, those with the text in their names."""
-    folded = text.casefold()
+    """Return entries, those first that have the text at the begin of their name, then those that have it in that."""
+    folded, names = text.casefold(), {entry.name: entry.name.casefold() for entry in found}
     return sorted(
-        found,
-        key=lambda entry: (
-            entry.name.casefold() != folded,
-            not entry.name.casefold().startswith(folded),
-            folded not in entry.name.casefold(),
-        ),
+        found, key=lambda entry: (folded not in (name := names[entry.name]), name.find(folded), len(name), name)
     )
 
 
@@ -280,57 +275,51 @@ async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
 
 async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) -> list[FoundAction]:
     """Return the actions that a command may mean and this person may do."""
-    app, until, note = req.site.app, asked.until, asked.note
-    if asked.verb not in VERBS:  # the schedule as a whole
-        end = (until or asked.target) if asked.verb == "pause" else ""
-        if not req.may("operate") or (asked.verb == "pause") == bool(req.status.pause):
-            return []
-        line = command_line(app, asked.verb, until=end, note=note)
-        text = f"{asked.verb.capitalize()} the schedule{_until(end)}"
-        return [FoundAction(text, line, "/pause", {"until": end, "note": note}, "get")]
-    verb = VERBS[asked.verb]
-    if not asked.target or not req.may(verb.right):
+    verb, target, make = VERBS.get(asked.verb), asked.target, partial(_action, req.site.app, asked)
+    if verb is None:  # it changes the schedule as a whole
+        is_pause = asked.verb == "pause"
+        is_able = req.may("operate") and is_pause != bool(req.status.pause)
+        until = (asked.until or target) if is_pause else ""
+        return [make(f"{asked.verb.capitalize()} the schedule", "/pause", until=until)] if is_able else []
+    if not target or not req.may(verb.right):
         return []
+    about, found, path = verb.question or verb.label, list[FoundAction](), f"/entries/{verb.name}"
     if verb.of == "runs":
-        able = [run for run in runs if isinstance(run, Run) and verb in words.verbs(run, req.user)]
-        lines = [(run, command_line(app, verb.name, run.id, note=note)) for run in able]
-        return [FoundAction(f"{verb.label} run {run.id}", line, "/run", {"id": run.id}, "get") for run, line in lines]
-    options = {"until": until if "until" in verb.takes else "", "note": note}
-    return [
-        FoundAction(
-            f"{what}{_until(options['until'])}", line, f"/entries/{verb.name}", {**fields, **options, "ask": "1"}
-        )
-        for what, line, fields in await _targets(req, verb, asked.target, options)
-    ]
-
-
-def _until(text: str) -> str:
-    return f" until {text}" if text else ""
-
-
-async def _targets(
-    req: PageRequest, verb: Verb, target: str, options: Mapping[str, str]
-) -> list[tuple[str, str, dict[str, str]]]:
-    """Return the entries that a verb may be done to, in words, as a command, and as the fields of a form."""
+        able = [run.id for run in runs if isinstance(run, Run) and verb in words.verbs(run, req.user)]
+        return [make(f"{about} run {run_id}", "/run", run_id, id=run_id) for run_id in able]
+    until = asked.until if "until" in verb.takes else ""
     key, is_label, value = target.partition("=")
-    found, app, about = [], req.site.app, verb.question or verb.label
     if is_label and not verb.is_single and verb.when != "deleted":
         state = verb.when if verb.when in STATES else ""
         total = (await req.store.views(1, 1, labels={key: value}, states=[state] if state else [])).total
-        noun = "entry" if total == 1 else "entries"
-        fields = {"all": "1", "label": target, "state": state, "next": f"{req.root}/?{urlencode({'label': target})}"}
-        line = command_line(app, verb.name, label=target, **options)
-        found += [(f"{about} {total:,} {noun} with {target}", line, fields)] if total else []
-    if verb.when == "deleted":
-        names = [name for name in await req.store.deleted() if target.casefold() in name.casefold()]
-    else:
-        views = _nearest(target, (await req.store.views(1, MOST_ROWS, text=target)).entries)
-        named = [entry for entry in views if target.casefold() in entry.name.casefold()]
-        names = [entry.name for entry in named or views if verb in words.verbs(entry, req.user)]
-    for name in names[:MOST_FOUND]:
-        fields = {"name": name, "next": f"{req.root}/entry?{urlencode({'name': name}, errors='replace')}"}
-        found.append((f"{about} {name}", command_line(app, verb.name, name, **options), fields))
+        what = f"{about} {total:,} {'entry' if total == 1 else 'entries'} with {target}"
+        link = f"{req.root}/?{urlencode({'label': target}, errors='replace')}"
+        found += [make(what, path, label=target, until=until, all="1", state=state, next=link)] if total else []
+    for name in await _names(req, verb, target):
+        link = f"{req.root}/entry?{urlencode({'name': name}, errors='replace')}"
+        found.append(make(f"{about} {name}", path, name, until=until, next=link))
     return found
+
+
+async def _names(req: PageRequest, verb: Verb, text: str) -> list[str]:
+    """Return the names of entries with a text that a person may do a verb to, the nearest ones."""
+    if verb.when == "deleted":
+        return [name for name in await req.store.deleted() if text.casefold() in name.casefold()][:MOST_FOUND]
+    found = _nearest(text, (await req.store.views(1, MOST_ROWS, text=text)).entries)
+    named = [entry for entry in found if text.casefold() in entry.name.casefold()]
+    return [entry.name for entry in named or found if verb in words.verbs(entry, req.user)][:MOST_FOUND]
+
+
+def _action(
+    app: str, asked: Command, what: str, path: str, name: str = "", label: str = "", until: str = "", **more: str
+) -> FoundAction:
+    given = {"label": label, "until": until, "note": asked.note}
+    return FoundAction(
+        words=f"{what} until {until}" if until else what,
+        line=command_line(app, asked.verb, *filter(None, [name]), **given),
+        path=path,
+        fields={"name": name, "ask": "1", **given, **more},
+    )
 
 
 def _is_heavy(asked: QueryParams) -> bool:
