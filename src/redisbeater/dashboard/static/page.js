@@ -188,7 +188,7 @@
   }
 
   document.addEventListener("visibilitychange", pending);
-  one("#keys")?.addEventListener("close", pending);
+  for (const dialog of all("dialog")) dialog.addEventListener("close", pending);
 
   function said(event) {
     heard = Date.now();
@@ -262,7 +262,7 @@
     if (!bulk) return;
     const boxes = all("input[name='name'][type='checkbox']"), chosen = boxes.filter(box => box.checked);
     const words = one("[data-chosen]", bulk), every = one("#every");
-    if (words) words.textContent = chosen.length ? `${chosen.length} chosen` : "";
+    if (words) words.textContent = chosen.length ? `${chosen.length} selected` : "";
     bulk.classList.toggle("idle", !chosen.length);
     if (every) [every.checked, every.indeterminate] = [chosen.length === boxes.length && !!chosen.length,
       !!chosen.length && chosen.length < boxes.length];
@@ -404,14 +404,17 @@
     "?": () => one("#keys")?.showModal(),
   };
 
+  const isTyping = place => place.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select");
+
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") {
       const menu = one("details.menu[open]");
       closeMenus();
-      if (menu) one("summary", menu).focus(); else if (!one("dialog[open]")) choose(() => false);
+      if (menu) one("summary", menu).focus();
+      else if (!one("dialog[open]") && !isTyping(event.target)) choose(() => false);
     }
     if (event.ctrlKey || event.altKey || event.metaKey || kept("keys") === "off") return;
-    if (event.target.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select, dialog")) return;
+    if (isTyping(event.target) || one("dialog[open]")) return;
     const act = prefix ? one(`nav a[data-key="${CSS.escape(event.key)}"]`) && (() => go(event.key)) : KEYS[event.key];
     prefix = event.key === "g" ? "g " : "";
     if (act) {
