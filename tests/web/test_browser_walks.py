@@ -119,11 +119,11 @@ def test_a_deleted_entry_comes_back_by_undo(site, page):
 def test_chosen_entries_are_changed_together(site, page):
     create(site, "a", "b", "c")
     page.goto(site.url)
-    expect(page.locator("#selected")).to_be_hidden()
+    expect(page.locator("#chosen")).to_be_hidden()
     for name in ("a", "c"):
         row(page, name).locator("input[type=checkbox]").check()
     expect(page.locator("[data-chosen]")).to_have_text("2 selected")
-    page.locator("#selected").get_by_role("button", name="Disable").click()
+    page.locator("#chosen").get_by_role("button", name="Disable").click()
     expect(row(page, "a").locator(".state")).to_have_text("disabled")
     assert [site.store.get(name).enabled for name in "abc"] == [False, True, False]
 
@@ -164,7 +164,7 @@ def test_everything_works_without_javascript(site, make_page):
     page.get_by_role("button", name="Filter").click()
     expect(page.locator("tr[data-entry]")).to_have_count(1)
     row(page, "plain").locator("input[type=checkbox]").check()
-    page.locator("#selected").get_by_role("button", name="Enable").click()
+    page.locator("#chosen").get_by_role("button", name="Enable").click()
     expect(row(page, "plain").locator(".state")).to_have_text("never ran")
     assert site.store.get("plain").enabled
 

@@ -79,6 +79,7 @@ def test_keys_work_on_every_page(site, page):
     page.keyboard.press("/")
     expect(page.locator("#find")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.locator("#find")).to_be_hidden()
     page.keyboard.press("n")
     page.wait_for_url(f"{site.url}/new")
     page.goto(f"{site.url}/changes")
