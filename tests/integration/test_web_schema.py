@@ -95,8 +95,9 @@ def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, chec
     end_runs(shop, "report", "F")
     run_id = store.trigger("report")
     named = ("/entry.json", "/entry/edit.json", "/history.json", "/why.json")
+    asked = {"/find.json": {"q": "trigger report"}}
     for path in [name for name in checker.schema if name.startswith("/")]:
-        answer = web.get(path, params={"name": "report"} if path in named else {"id": run_id})
+        answer = web.get(path, params={"name": "report"} if path in named else {"id": run_id, **asked.get(path, {})})
         assert answer.status_code == 200, path
         checker.check_object(path, answer.json(), path)
     now = datetime.now(timezone.utc)

@@ -132,6 +132,8 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/entry/revert": ("name", "at", "if_version", "note"),
     "/upcoming": ("name", "within", "at", "n"),
     "/history": (*HISTORY, "q", "error", "id"),
+    "/find": ("q",),
+    "/changes": ("name", "by", "since", "before", "n"),
     "/run": ("id",),
     "/events": ("since",),
     "POST /entry": FORM,

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.one_server
 
 PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report", "/upcoming",
-    "/bands", "/history", "/why?name=report", "/findings", "/status", "/forecast", "/nothing",
+    "/bands", "/history", "/why?name=report", "/findings", "/status", "/changes",
+    "/find?q=disable+team=x", "/find?q=report", "/pause", "/forecast", "/nothing",
 )  # fmt: skip
 
 #: The secret of the page on which people log in.

@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+#: The pages that the head leads to: the path of each, the key behind "g", and its name.
+PAGES = (
+    ("/", "e", "Entries"),
+    ("/upcoming", "u", "Upcoming"),
+    ("/history", "h", "Runs"),
+    ("/findings", "f", "Findings"),
+    ("/status", "s", "Status"),
+    ("/changes", "c", "Changes"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """The answer to a request for a page.

@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redisbeater.dashboard import words
+from redisbeater.dashboard.pages import PAGES
 from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
 from redisbeater.display import printable_json, shown
-from redisbeater.management.verbs import VERBS
+from redisbeater.management.verbs import VERBS, command_line
 from redisbeater.model.run import ENDS, STATES
 from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
@@ -46,7 +47,9 @@ def environment() -> Environment:
     templates.globals.update(
         zone_names=zone_names,
         words=words,
+        PAGES=PAGES,
         VERBS=VERBS,
+        command_line=command_line,
         timeline=timeline,
         history_bars=history_bars,
         two_weeks=two_weeks,

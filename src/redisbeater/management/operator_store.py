@@ -11,7 +11,7 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
-from redisbeater.management.edit_report import EditReport, revert_change
+from redisbeater.management.edit_report import ChangePage, EditReport, read_changes, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
@@ -67,7 +67,7 @@ class OperatorStore(ScheduleStore):
         Arguments:
             number: which page, from 1 on.
             size: how many entries it has.
-            text: only entries with this text in their name, task or description, in any case.
+            text: only entries with this text in their name, task, description or a label, in any case.
             prefix: only names that begin with this text.
             task: only entries of this task: the task or its name.
             queue: only entries whose options name this queue.
@@ -176,6 +176,18 @@ class OperatorStore(ScheduleStore):
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
 
+    def changes(
+        self,
+        name: str = "",
+        by: str = "",
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+    ) -> ChangePage:
+        """Return who changed what, of entries and people with these texts in their names, the newest first."""
+        return read_changes(self._context, name=name, by=by, since=since, before=before, limit=limit)
+
     def due_seconds(self, names: Sequence[str], start: datetime, end: datetime, most: int) -> dict[str, list[int]]:
         """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
         return due_seconds(self._context, names, start, end, most)
@@ -266,6 +278,7 @@ class AsyncOperatorStore(AsyncScheduleStore):
     task_problem = Awaited(OperatorStore.task_problem)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
+    changes = Awaited(OperatorStore.changes, is_long_read=True)
     due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
     explained = Awaited(OperatorStore.explained)
     revert = Awaited(OperatorStore.revert)

@@ -7,6 +7,7 @@ function of its own by its name: in the command line one that is a command alrea
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,3 +103,10 @@ VERBS: Mapping[str, Verb] = {
         Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="ended"),
     )
 }  # fmt: skip
+
+
+def command_line(app: str, command: str, *names: str, **options: str) -> str:
+    """Return the line for a shell that runs a command of an app; options that are empty are left out."""
+    given = [part for name, value in options.items() if value for part in (f"--{name}", value)]
+    dashes = ["--"] if any(name.startswith("-") for name in names) else []
+    return shlex.join(["celery", "-A", app, "redisbeater", command, *given, *dashes, *names])

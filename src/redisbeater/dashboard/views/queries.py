@@ -21,6 +21,7 @@ from redisbeater.exceptions import InvalidEntry, RunNotFound
 from redisbeater.management.runs.history import WHOLE_ID
 from redisbeater.management.runs.results import failure_key
 from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, checked_states
+from redisbeater.management.verbs import VERBS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import FAILED, Run, State
 from redisbeater.times import read_time
@@ -173,6 +174,12 @@ class Chosen:
         """Whether the person has seen what is about to happen."""
         return self.form["confirm"] == "1"
 
+    @property
+    def label(self) -> str:
+        """The label that has chosen them; empty if anything else has, too, but their state."""
+        given = {name for name in FILTERS if self.form[name]} - {"state"}
+        return self.form["label"] if self.form["all"] == "1" and given == {"label"} else ""
+
     @cached_property
     def one(self) -> str:
         """The name, if there is one; else empty."""
@@ -231,6 +238,41 @@ def _that_fit(names: list[str]) -> list[str]:
     """Return the first names, as many as a form can send."""
     sizes = accumulate(len("name=&") + len(quote_plus(name, errors="replace")) for name in names)
     return [name for name, size in zip(names, sizes) if size <= MOST_NAME_BYTES]
+
+
+#: Characters of what somebody types to find something.
+MOST_TYPED = 200
+
+#: What a command may begin with, the longest first, and the name of its verb.
+PHRASES = sorted(
+    {
+        **{"pause": "pause", "resume": "resume"},
+        **{verb.label.lower(): verb.name for verb in VERBS.values()},
+        **{verb.name.partition("-")[0]: verb.name for verb in VERBS.values()},
+        **{verb.name: verb.name for verb in VERBS.values()},
+    }.items(),
+    key=lambda pair: -len(pair[0]),
+)
+
+
+class Command(NamedTuple):
+    """What somebody has typed to change something: ``disable team=data until tomorrow note the printer is away``."""
+
+    verb: str
+    target: str
+    until: str
+    note: str
+
+
+def read_command(text: str) -> Command | None:
+    """Read a command, or return None if a text begins with no verb."""
+    lowered = f"{text.lower()} "
+    for phrase, verb in PHRASES:
+        if lowered.startswith(f"{phrase} "):
+            rest, _, note = f" {text[len(phrase) :]}".partition(" note ")
+            target, _, until = rest.partition(" until ")
+            return Command(verb, target.strip(), until.strip(), note.strip())
+    return None
 
 
 #: Items that may be asked for, and runs that are read where a page filters by task or worker.

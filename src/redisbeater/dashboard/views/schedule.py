@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from redisbeater.dashboard import words
-from redisbeater.dashboard.access import local_path, read_form
+from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
@@ -30,10 +30,12 @@ from redisbeater.dashboard.views.queries import (
     RUN_STATES,
     EntryQuery,
     HistoryQuery,
+    past_time,
     read_value,
     whole,
     whole_ids,
 )
+from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
 from redisbeater.management.runs.history import item_dict
@@ -80,6 +82,12 @@ async def findings(req: PageRequest) -> Page:
     few = dict(islice(broken.items(), MOST_FINDINGS))
     data = {"findings": shown, "total": total, "broken": few}
     return Page(template="findings.html", values=values, data=data, fragment="found" if is_part else "content")
+
+
+async def ask_to_pause(req: PageRequest) -> Page:
+    """Ask whether to pause the schedule, or to resume it, with the end and the note that the address has."""
+    form = Form([("until", req.query("until")), ("note", req.query("note")), ("next", f"{req.root}/")])
+    return Page(template="pause.html", values={"form": form, "problem": "", "back": form["next"]}, fragment="content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -240,6 +248,30 @@ async def _failures(
     return [each for each in found if name in ("", each.name) and (names is None or each.name in names)], found.begin
 
 
+async def changes(req: PageRequest) -> Page:
+    """Show who changed what, of all entries, the newest first."""
+    problems: dict[str, str] = {}
+    asked = {key: req.query(key).strip() for key in ("name", "by", "since")}
+    since = read_value(req, "since", lambda text: past_time(req, text, None, may_come=False), problems)
+    before = read_value(req, "before", _aware, problems)
+    number = whole(req.query("n"), 1, MOST, SIZE)
+    found = await req.store.changes(asked["name"], asked["by"], since=since, before=before, limit=number)
+    shown = [] if problems else found.changes
+    data = {
+        "changes": [{"name": name, **json_form(line)} for name, line in shown],
+        "before": found.before, "unread": found.unread, **({"errors": problems} if problems else {}),
+    }  # fmt: skip
+    values = {"found": found, "changes": shown, "asked": asked, "problems": problems}
+    return Page(template="changes.html", values=values, data=data, fragment="content", status=422 if problems else 200)
+
+
+def _aware(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r}: expected a time with its zone")
+    return moment
+
+
 async def run(req: PageRequest) -> Page | Response:
     """Show one run, with all that belongs to it."""
     run_id = req.query("id")
@@ -372,11 +404,13 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 ACTIONS = (
     Action(path="/status", answer=status),
     Action(path="/findings", answer=findings),
+    Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
     Action(path="/history", answer=history, is_heavy=_is_searched),
+    Action(path="/changes", answer=changes, is_heavy=lambda _: True),
     Action(path="/run", answer=run),
     Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
     Action(path="/bands", answer=bands, is_heavy=lambda _: True),
