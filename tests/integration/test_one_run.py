@@ -105,10 +105,11 @@ def test_where_none_is_kept_the_error_says_for_how_long_runs_are(
         store.run(text)
 
     assert str(caught.value) == (
-        f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5;"
-        " history NAME --long shows their ids"
+        f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5"
     )
     assert caught.value.args == (text,)
+    if text:
+        assert call(site, "run", "--", text).output.endswith("the newest 5; history NAME --long shows their ids\n")
 
 
 def test_a_search_ends_after_a_second_and_says_that_it_has_not_seen_everything(
@@ -235,6 +236,19 @@ def test_runs_that_were_sent_again_are_linked_both_ways(site: RunSite, store: Sc
 
     assert store.run_details(FIRST).restarted_as == (OTHER, SECOND)
     assert store.run_details(SECOND).run.restart_of == FIRST
+
+
+def test_a_run_knows_those_of_its_entry_that_were_sent_before_and_after_it(site: RunSite, store: ScheduleStore) -> None:
+    ids = (FIRST, SECOND, OTHER)
+    for run_id in ids:
+        end(site, run_id)
+        site.clock.go_on(1)
+
+    found = [store.run_details(run_id) for run_id in ids]
+    assert [(each.before, each.after) for each in found] == [("", SECOND), (FIRST, OTHER), (SECOND, "")]
+
+    site.client.delete(site.keys.run(FIRST), site.keys.runs_of("report"))
+    assert (store.run_details(SECOND).before, store.run_details(SECOND).after) == ("", "")
 
 
 def restart(site: RunSite, run_id: str) -> NewRun:

@@ -270,8 +270,8 @@ def test_a_schedule_class_that_raises_costs_no_page(
 def test_no_text_in_an_address_or_a_form_is_an_error_of_ours(app: Celery) -> None:
     web = browse(app)
     queries = {
-        "/": ("q", "page"), "/upcoming": ("within", "at"), "/why": ("at",), "/history": ("since", "before", "n"),
-        "/run": ("id",), "/entry": ("name",),
+        "/": ("q", "page"), "/upcoming": ("within", "at"), "/why": ("at",), "/run": ("id",), "/entry": ("name",),
+        "/history": ("since", "before", "n", "q", "error", "id"),
     }  # fmt: skip
     for path, names in queries.items():
         for name, text in itertools.product(names, TEXTS):

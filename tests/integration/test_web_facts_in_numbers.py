@@ -130,7 +130,7 @@ def test_more_than_are_counted_are_about_so_many(
     page = web.get("/?task=shop.report").text
     assert "about 120 entries" in _plain(page)
     assert "page 1 of about 3" in _plain(page)
-    assert "all about 120 that match" in _plain(page)
+    assert "Select all about 120 matching" in _plain(page)
     data = web.get("/index.json?task=shop.report&page=3").json()
     assert (data["total"], data["is_about"], len(data["entries"])) == (120, False, 20)
     assert "120 entries" in _plain(re.findall(r'<span class="total quiet">(.*?)</span>', web.get("/").text)[0])

@@ -36,7 +36,7 @@ GATES, READ_AT_ONCE, READ_AT_ONCE_FOR_UPCOMING = 1_200, 250, 1_000
 
 HEAVY = (
     "/?sort=last", "/index.json?state=broken&task=shop.report", "/?page=21", "/index.json?q=gate", "/upcoming",
-    "/findings.json", "/forecast", "/bands.json",
+    "/findings.json", "/forecast", "/bands.json", "/find?q=gate",
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def test_the_runs_and_lines_of_an_entry_are_filtered_by_its_address(
     assert shown(since="1h", state="SUCCESS,FAILURE") == ["r3", "r2"]
     assert shown(state="LOST") == []
     page = web.get("/entry", params={"name": "a/b & c", "state": "LOST"}).text
-    assert "Nothing is kept that matches." in page
+    assert "No runs match." in page
     assert "<option selected>LOST</option>" in page
     clear = re.search(r'href="([^"]+)">Clear filters', page)
     assert clear is not None

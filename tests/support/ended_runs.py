@@ -20,11 +20,17 @@ def begin_run(app: Celery, name: str) -> Execution:
     return found
 
 
-def end_runs(app: Celery, name: str, letters: str, error: str = "ValueError: cannot parse row 17") -> None:
-    """Let runs of an entry end, the oldest first: ``S`` well, ``F`` with an error."""
+def end_runs(
+    app: Celery, name: str, letters: str, error: str = "ValueError: cannot parse row 17", traceback: str = ""
+) -> list[str]:
+    """Let runs of an entry end, the oldest first: ``S`` well, ``F`` with an error. Return their ids."""
+    ids = []
     for letter in letters:
         run, state = begin_run(app, name), State.SUCCESS if letter == "S" else State.FAILURE
-        Context.of(app).redis.runs.finish(run, state, error="" if letter == "S" else error)
+        details = {} if letter == "S" else {"error": error, "traceback": traceback}
+        Context.of(app).redis.runs.finish(run, state, **details)
+        ids.append(run.run_id)
+    return ids
 
 
 def let_wait(app: Celery, client: redis.Redis, name: str, seconds: float = 90.0) -> None:

@@ -131,7 +131,9 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/entry/edit": ("name",),
     "/entry/revert": ("name", "at", "if_version", "note"),
     "/upcoming": ("name", "within", "at", "n"),
-    "/history": HISTORY,
+    "/history": (*HISTORY, "q", "error", "id"),
+    "/find": ("q",),
+    "/changes": ("name", "by", "since", "before", "n"),
     "/run": ("id",),
     "/events": ("since",),
     "POST /entry": FORM,
@@ -140,8 +142,8 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/pause": ("note", "until", "next"),
     "/resume": ("note", "next"),
     "/preferences": ("zone", "theme", "next"),
-    "/runs/stop": ("id", "note", "confirm", "next"),
-    "/runs/restart": ("id", "note", "next"),
+    "/runs/stop": ("id", "all", "confirm", "note", "next"),
+    "/runs/restart": ("id", "all", "confirm", "note", "next"),
     "/login": ("name", "secret", "next"),
 }
 #: Without these a page says only that they are missing.

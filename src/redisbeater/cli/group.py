@@ -26,7 +26,14 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
-from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
+from redisbeater.exceptions import (
+    EntryNotFound,
+    ImproperlyConfigured,
+    RedisBeaterError,
+    RunActive,
+    RunNotFound,
+    StoreError,
+)
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.json_text import unique
@@ -166,6 +173,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _with_address(app: Celery, error: Exception) -> str:
     """Return the text of an error; to one of Redis, add the address and why it refuses changes."""
     text = error_text(app, error)
+    if isinstance(error, RunNotFound) and not error.runs:
+        return f"{text}; history NAME --long shows their ids"
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
     store, text = OperatorStore(app), text.rstrip(".")

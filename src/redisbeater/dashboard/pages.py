@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+#: The pages that the head leads to: the path of each, the key behind "g", and its name.
+PAGES = (
+    ("/", "e", "Entries"),
+    ("/upcoming", "u", "Upcoming"),
+    ("/history", "h", "Runs"),
+    ("/findings", "f", "Findings"),
+    ("/status", "s", "Status"),
+    ("/changes", "c", "Changes"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """The answer to a request for a page.
@@ -62,6 +73,16 @@ class PageRequest:
     def root(self) -> str:
         """The path that the page is mounted under, without the slash at its end."""
         return root_of(self.request)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the twin of a page in JSON is asked for."""
+        return self.request.url.path.endswith(".json")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether an open page asks by itself, as something has changed."""
+        return self.request.headers.get("X-Redisbeater-Live") == "1"
 
     @property
     def wants_json(self) -> bool:

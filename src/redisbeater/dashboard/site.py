@@ -335,6 +335,7 @@ class Site:
         sessions: those of people who have logged in on a page of ours.
         page_keys: what all processes that serve it keep in Redis.
         prefix: that of the schedule's keys, shown in the head.
+        app: what ``celery -A`` takes, in the commands that the page shows.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
         read_only: nobody has a right but to view.
@@ -358,6 +359,7 @@ class Site:
     attempts: Attempts
     templates: Environment
     prefix: str
+    app: str
     title: str
     time_zone: str
     read_only: bool

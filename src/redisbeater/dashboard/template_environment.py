@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -10,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redisbeater.dashboard import words
+from redisbeater.dashboard.pages import PAGES
 from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
 from redisbeater.display import printable_json, shown
-from redisbeater.management.verbs import VERBS
+from redisbeater.management.verbs import VERBS, command_line
 from redisbeater.model.run import ENDS, STATES
 from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
@@ -33,12 +35,21 @@ def environment() -> Environment:
         finalize=_cut,
     )
     templates.filters.update(
-        text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes, shown=shown, marks=_marks
+        text=_isolated_text,
+        whole=_whole,
+        name=quote_name,
+        json=_json,
+        shapes=_shapes,
+        shown=shown,
+        marks=_marks,
+        linked=_linked_runs,
     )
     templates.globals.update(
         zone_names=zone_names,
         words=words,
+        PAGES=PAGES,
         VERBS=VERBS,
+        command_line=command_line,
         timeline=timeline,
         history_bars=history_bars,
         two_weeks=two_weeks,
@@ -59,6 +70,17 @@ def _cut(value: Any) -> Any:
 def _isolated_text(value: Any) -> Markup:
     """Return a text that another program stored: without control characters, its direction isolated from the page."""
     return Markup("<bdi>{}</bdi>").format(shown(value, MOST_CHARACTERS))
+
+
+def _linked_runs(text: str, root: str) -> Markup:
+    """Return a message in which the ids of runs are links."""
+    begin = f'<a class="run" href="{escape(root)}/run?id='
+    escaped = str(escape(shown(text, MOST_CHARACTERS)))
+    linked = _RUN_ID.sub(lambda found: f'{begin}{found[0]}">{found[0]}</a>', escaped)
+    return Markup(f"<bdi>{linked}</bdi>")
+
+
+_RUN_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _whole(value: Any) -> Markup:

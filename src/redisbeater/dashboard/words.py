@@ -17,7 +17,7 @@ from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import Run
 from redisbeater.redaction import BLANK
 from redisbeater.times import date_words, from_iso, span_words
 
@@ -143,8 +143,13 @@ def chips(head: Head, shown: Mapping[str, str]) -> Iterator[Chip]:
 
 def verbs(found: EntryView | Run, user: User) -> list[Verb]:
     """Return the verbs that a person may do to an entry or a run as it is now."""
+    return [verb for verb in VERBS.values() if is_for(verb, found) and Right(verb.right) in user.rights]
+
+
+def is_for(verb: Verb, found: EntryView | Run) -> bool:
+    """Return whether a verb is offered for an entry or a run as it is now."""
     if isinstance(found, Run):
-        holds = {"active": not found.is_final, "unsuccessful": found.is_final and found.state is not State.SUCCESS}
+        holds = {"active": not found.is_final, "ended": found.is_final}
     else:
         holds = {
             "stored": True,
@@ -153,4 +158,4 @@ def verbs(found: EntryView | Run, user: User) -> list[Verb]:
             "enabled": found.is_enabled,
             "disabled": not found.is_enabled,
         }
-    return [verb for verb in VERBS.values() if holds.get(verb.when) and Right(verb.right) in user.rights]
+    return holds.get(verb.when, False)

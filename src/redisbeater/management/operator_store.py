@@ -11,14 +11,14 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
-from redisbeater.management.edit_report import EditReport, revert_change
+from redisbeater.management.edit_report import ChangePage, EditReport, read_changes, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
-from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
+from redisbeater.management.runs.history import LEAST_BEGIN, HistoryPage, Recorded, read_history, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
 from redisbeater.management.simulation import due_seconds
@@ -67,7 +67,7 @@ class OperatorStore(ScheduleStore):
         Arguments:
             number: which page, from 1 on.
             size: how many entries it has.
-            text: only entries with this text in their name, task or description, in any case.
+            text: only entries with this text in their name, task, description or a label, in any case.
             prefix: only names that begin with this text.
             task: only entries of this task: the task or its name.
             queue: only entries whose options name this queue.
@@ -84,6 +84,26 @@ class OperatorStore(ScheduleStore):
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
         asked = checked_states(results, RESULTS_ASKED, "result")
         return Search(self._context, wanted, states=chosen, results=asked, sort=sort, text=text).page(number, size)
+
+    def names_like(self, text: str) -> list[str]:
+        """Return the names of entries with a text in name, task or description, or with a label as ``team=data``."""
+        key, is_label, value = text.partition("=")
+        searches = [Search(self._context, text=text)]
+        if is_label:
+            searches.append(Search(self._context, Filter(labels={key.strip(): value.strip()})))
+        return sorted({entry.name for search in searches for entry in search.entries()})
+
+    def history_of(
+        self,
+        names: Sequence[str],
+        limit: int,
+        before: datetime | None = None,
+        *,
+        since: datetime | None = None,
+        states: Collection[str] = (),
+    ) -> HistoryPage:
+        """Return the runs of several entries as :meth:`history` does those of all, without log lines."""
+        return read_history(self._context, None, names=names, limit=limit, before=before, since=since, states=states)
 
     def overview(self) -> tuple[Status, tzinfo]:
         """Return the status without what the server says about itself, and the zone of entries without their own."""
@@ -155,6 +175,18 @@ class OperatorStore(ScheduleStore):
     def recorded(self, name: str) -> Recorded | None:
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
+
+    def changes(
+        self,
+        name: str = "",
+        by: str = "",
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+    ) -> ChangePage:
+        """Return who changed what, of entries and people with these texts in their names, the newest first."""
+        return read_changes(self._context, name=name, by=by, since=since, before=before, limit=limit)
 
     def due_seconds(self, names: Sequence[str], start: datetime, end: datetime, most: int) -> dict[str, list[int]]:
         """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
@@ -239,11 +271,14 @@ class AsyncOperatorStore(AsyncScheduleStore):
     overview = Awaited(OperatorStore.overview)
     named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
+    names_like = Awaited(OperatorStore.names_like, is_long_read=True)
+    history_of = Awaited(OperatorStore.history_of, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
     signature = Awaited(OperatorStore.signature)
     task_problem = Awaited(OperatorStore.task_problem)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
+    changes = Awaited(OperatorStore.changes, is_long_read=True)
     due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
     explained = Awaited(OperatorStore.explained)
     revert = Awaited(OperatorStore.revert)

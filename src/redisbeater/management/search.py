@@ -151,7 +151,7 @@ class Filter:
         """Return the terms by which ``find_entries.lua`` leaves out most other entries, or None if it cannot.
 
         Arguments:
-            text: only entries with this text in their name, task or description, in any case.
+            text: only entries with this text in their name, task, description or a label, in any case.
             is_disabled: only those that are disabled, also until a time.
         """
         fields = {name: value for name, value in self._wanted_fields() if value is not None}
@@ -211,7 +211,7 @@ class Search:
             first; the latest first; by result: first what is not sent, then what failed, waits for a worker, and so on.
         results: only entries with one of these results, by the ends of their runs: ``failed``, ``unstable``, ``ok``,
             ``never``; or with a run that waits for a worker, or is executed: ``waiting``, ``running``. Empty: all.
-        text: only entries with this text in their name, task or description, in any case.
+        text: only entries with this text in their name, task, description or a label, in any case.
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
     """
@@ -497,7 +497,9 @@ class Search:
 
     def _is_wanted(self, name: str, stored: StoredEntry) -> bool:
         definition = stored.definition
-        return self._wanted.lets_through(stored) and self._has_text(name, definition.task, definition.description)
+        return self._wanted.lets_through(stored) and self._has_text(
+            name, definition.task, definition.description, *map("=".join, definition.labels.items())
+        )
 
     def _has_text(self, *texts: str) -> bool:
         return not self._text or any(self._text in text.casefold() for text in texts)

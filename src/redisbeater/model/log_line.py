@@ -13,6 +13,9 @@ from redisbeater.display import shown
 from redisbeater.model import json_text
 from redisbeater.times import from_unix, to_unix
 
+#: The words of changes that say so whoever made them.
+CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
+
 _STORED = re.compile(r"(\S+) (\d+) (\S+) ([a-z_]+) (.*)", re.DOTALL)
 
 
@@ -57,6 +60,11 @@ class LogLine:
     def text(self) -> str:
         """The word and the details, as they are stored; lines of the same text are folded."""
         return line_text(self.what, **self.details)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it is about a change of an entry or of the schedule; a run that somebody sent is none."""
+        return self.what in CHANGES or ("by" in self.details and self.what != "triggered")
 
     def overlaps(self, start: datetime, end: datetime) -> bool:
         """Tell whether what the line is about happened in a span of time, whose end is not part of it."""

@@ -496,6 +496,20 @@ class RunStore:
         )
         return [each.id for each in self._load(keys) if each.restart_of == run.id]
 
+    def beside(self, run: Run) -> tuple[str, str]:
+        """Return the ids of the runs of an entry before and after one, or an empty text where none is kept."""
+        key, member = self._keys.runs_of(run.name), self._keys.run(run.id)
+
+        def read(client: Any) -> list[str]:
+            rank = client.zrank(key, member)
+            return [] if rank is None else client.zrange(key, max(rank - 1, 0), rank + 1)
+
+        near = unless_wrong_type(self._connection, read) or []
+        at = near.index(member) if member in near else 0
+        kept = {self._keys.run(each.id): each.id for each in self._load(near)}
+        before, after = near[:at][-1:], near[at + 1 :][:1]
+        return kept.get("".join(before), ""), kept.get("".join(after), "")
+
     def newest_failed(self, limit: int) -> list[str]:
         """Return the names of the entries of which the last run failed, those that did so last first."""
         members = list(filter(self._keys.is_entry, self._members(self._keys.failed, "+inf", "-inf", 0, limit)))

@@ -150,7 +150,7 @@
     await swap(one("#head", page), one("#head"));
     document.title = document.title.replace(/^(\([\d,]+\) )?/, /^(\([\d,]+\) )?/.exec(page.title)[0]);
     one("link[rel=icon]").href = one("link[rel=icon]", page).getAttribute("href");
-    if (isWhole && !isAnswer && !one("[data-still]")) await swap(one("#main", page), one("#main"));
+    if (isWhole && !isAnswer && !one("[data-still]")) await show(page);
     for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
       const old = rowOf(row.dataset.entry);
       await swap(row, old);
@@ -159,6 +159,39 @@
     const found = new Set(all("tr[data-entry]", page).map(row => row.dataset.entry));
     if (!isWhole && onScreen.some(name => !found.has(name))) isMany = true; // deleted: the total is another, too
     after();
+  }
+
+  // Nothing moves under the pointer: newer runs wait behind a link, and active ones keep their lines while it is in them.
+  async function show(page) {
+    const rowsOf = from => all("[data-newest] tbody tr", from), keyOf = row => row.dataset.run || row.dataset.line;
+    const known = new Map(rowsOf(document).map(row => [keyOf(row), row]));
+    if (!known.size || !one("[data-newest]", page)) {
+      steady(page);
+      return swap(one("#main", page), one("#main"));
+    }
+    const rows = rowsOf(page), fresh = rows.filter(row => !known.has(keyOf(row)));
+    const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(keyOf(row))?.className);
+    for (const row of rows) await swap(row, known.get(keyOf(row)));
+    const kind = fresh.some(row => row.matches(".line")) ? "row" : "run";
+    const words = fresh.length ? `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}` : failed.length ? "New failures" : "";
+    const newer = one("#newer");
+    if (!words || newer.firstChild.textContent === words) return;
+    [newer.hidden, newer.firstChild.textContent] = [false, words];
+  }
+
+  function steady(page) {
+    const list = one("[data-steady]:is(:hover, :focus-within) tbody"), made = list && one("[data-steady] tbody", page);
+    if (!made) return;
+    const rows = all("tr", made);
+    const kept = all("tr", list).map(row => rows.find(each => each.dataset.active === row.dataset.active) || ended(row));
+    made.replaceChildren(...kept, ...rows.filter(row => !kept.includes(row)));
+  }
+
+  function ended(row) {
+    const gone = row.cloneNode(true), actions = one(".actions", gone);
+    gone.classList.add("ended");
+    if (actions) actions.textContent = "ended";
+    return gone;
   }
 
   function mark(row) {
@@ -201,7 +234,7 @@
   }
 
   document.addEventListener("visibilitychange", pending);
-  one("#keys")?.addEventListener("close", pending);
+  for (const dialog of all("dialog")) dialog.addEventListener("close", pending);
 
   function said(event) {
     heard = Date.now();
@@ -286,17 +319,23 @@
   function count() {
     const bulk = one("#chosen");
     if (!bulk) return;
-    const boxes = all("input[name='name'][type='checkbox']"), chosen = boxes.filter(box => box.checked);
+    const boxes = all("[type='checkbox'][form='chosen']"), chosen = boxes.filter(box => box.checked);
     const words = one("[data-chosen]", bulk), every = one("#every");
-    if (words) words.textContent = chosen.length ? `${chosen.length} chosen` : "";
+    if (words) words.textContent = chosen.length ? `${chosen.length} selected` : "";
     bulk.classList.toggle("idle", !chosen.length);
     if (every) [every.checked, every.indeterminate] = [chosen.length === boxes.length && !!chosen.length,
       !!chosen.length && chosen.length < boxes.length];
   }
 
+  function choose(isChosen) {
+    for (const box of all("[type='checkbox'][form='chosen']")) box.checked = isChosen(box);
+    count();
+  }
+
   document.addEventListener("change", event => {
     const target = event.target;
-    if (target.id === "every") for (const box of all("input[name='name'][type='checkbox']")) box.checked = target.checked;
+    if (target.id === "every") choose(() => target.checked);
+    if (target.matches("td [form='chosen']") && one("#to-chosen")) target.closest("td").append(one("#to-chosen"));
     if (target.matches("[data-submit]")) target.form.requestSubmit();
     if (target.matches("#keys-on")) keep("keys", target.checked ? "on" : "off");
     count();
@@ -438,7 +477,7 @@
   let prefix = "";
 
   function move(step) {
-    const rows = all("tr[data-entry]");
+    const rows = all("main .rows tbody tr").filter(row => one("a", row));
     const at = rows.findIndex(row => row.classList.contains("current"));
     const row = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
     if (!row) return;
@@ -477,34 +516,69 @@
     button.form.requestSubmit(button);
   }
 
-  const go = id => one(`nav a[data-key="${id}"]`)?.click();
-  const SWITCH = "button.enable, button.disable";
+  const go = id => one(`a[data-key="${id}"]`)?.click();
+  const SWITCH = "button.enable, button.disable", EDIT = "a[href*='/entry/edit?']";
   const KEYS = {
-    "/": () => { const search = one("input[type='search']"); search?.focus(); search?.select(); },
+    "/": () => { const search = one("main input[type='search']"); if (search) search.select(); else find(); },
     j: () => move(1), k: () => move(-1),
     x: () => focused("input[type='checkbox']")?.click(),
     t: () => ask(focused(".trigger") || ofEntry(".trigger")),
     d: () => { const button = focused(SWITCH); if (button) button.click(); else ask(ofEntry(SWITCH)); },
-    n: () => one("#new")?.click(),
+    e: () => (focused(EDIT) || ofEntry(EDIT))?.click(),
+    b: () => one("#chosen:not(.idle) button")?.focus(),
+    n: () => go("n"),
     ".": () => setLive(!isLive()),
     "?": () => one("#keys")?.showModal(),
-    "g e": () => go("e"), "g u": () => go("u"), "g h": () => go("h"), "g s": () => go("s"),
   };
+
+  const isTyping = place => place.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select");
 
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") {
       const menu = one("details.menu[open]");
       closeMenus();
-      one("summary", menu || document.createElement("i"))?.focus();
+      if (menu) one("summary", menu).focus();
+      else if (!one("dialog[open]") && !isTyping(event.target)) choose(() => false);
     }
     if (event.ctrlKey || event.altKey || event.metaKey || kept("keys") === "off") return;
-    if (event.target.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select, dialog")) return;
-    const act = KEYS[prefix + event.key];
+    if (isTyping(event.target) || one("dialog[open]")) return;
+    const act = prefix ? one(`nav a[data-key="${CSS.escape(event.key)}"]`) && (() => go(event.key)) : KEYS[event.key];
     prefix = event.key === "g" ? "g " : "";
     if (act) {
       event.preventDefault();
       act();
     }
+  });
+
+  // The command bar: arrow keys go through what is found, and Enter in its field takes the first of it.
+  const resultsOf = bar => all("[data-hit]", bar.parentNode);
+
+  function find() {
+    const dialog = one("#find");
+    if (dialog && !dialog.open) dialog.showModal();
+    one("form.find input")?.select();
+  }
+
+  document.addEventListener("click", event => {
+    if (!event.target.closest("a[data-find]") || event.ctrlKey || event.metaKey || event.shiftKey || !one("form.find")) return;
+    event.preventDefault();
+    find();
+  });
+  document.addEventListener("keydown", event => {
+    const bar = one("form.find"), { key, target } = event;
+    if (!bar) return;
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && key.toLowerCase() === "k") [event.preventDefault(), find()];
+    const stops = [one("input", bar), ...resultsOf(bar)], at = stops.indexOf(target);
+    if (at < 0) return;
+    if (key === "ArrowDown" || key === "ArrowUp") {
+      event.preventDefault();
+      stops[Math.max(0, Math.min(stops.length - 1, at + (key === "ArrowDown" ? 1 : -1)))].focus();
+    }
+    if (key === "Enter" && !at && stops[1] && one("[data-of]", bar.parentNode).dataset.of === target.value.trim()) [event.preventDefault(), stops[1].click()];
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    const words = one(".found [data-found]"), said = one("form.find [data-said]");
+    if (said) said.textContent = words?.textContent ?? "";
   });
 
   // The link with the token carries it behind "#", which no server sees and no log has. A link of another site fills in alone:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any
@@ -21,12 +21,15 @@ from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.editing import save_form
 from redisbeater.dashboard.views.entries import asked_name, zone_of
-from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
+from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
+from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
+from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.verbs import VERBS, Verb
+from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
@@ -318,8 +321,12 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     """Do what a form says to the runs that it names; say which are left after ten seconds."""
     form = await read_form(req.request)
     ids = list(dict.fromkeys(run_id for run_id in form.all("id") if run_id))
+    if form["all"] == "1":
+        ids = await _runs_that_match(verb, req)
     if not ids:
         raise HTTPException(400, "no run is chosen")
+    if verb.when == "ended" and (form["all"] == "1" or not (req.wants_json or form["confirm"] == "1")):
+        ids.reverse()  # a list has the newest first; each new run may push the oldest out of those that are kept
     if len(ids) > MOST_RUNS:
         raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
     note = form["note"].strip()
@@ -341,6 +348,22 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     text, tone = _said_of_runs(verb, work)
     await flash(req, answer, text, tone=tone)
     return answer
+
+
+async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
+    """Return the ids of the newest runs that the filters in the address select, of those that a verb is for."""
+    name = req.query("name")
+    zone = await zone_of(req, name) if name else None
+    query = replace(HistoryQuery.of(req, MOST_RUNS, zone), limit=MOST_RUNS, before=None)
+    if query.problems:
+        raise HTTPException(422, "; ".join(f"{field}: {problem}" for field, problem in query.problems.items()))
+
+    async def read(store: AsyncOperatorStore) -> FoundHistory:
+        heavy = replace(req, store=store)
+        return await query.read(heavy, name, await query.names(heavy))
+
+    found = await req.site.heavy_reads.read(req.request, req.user, read)
+    return [run.id for run in found.items if isinstance(run, Run) and is_for(verb, run)][:MOST_RUNS]
 
 
 async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> RunsOutcome:
@@ -376,7 +399,7 @@ _STOPPED: Mapping[str, tuple[str, Tone]] = {
 def _said_of_runs(verb: Verb, work: RunsOutcome) -> tuple[str, Tone]:
     results = list(work.done.values())
     if isinstance(results[0], str):
-        one = f"{verb.done.capitalize()} as run {results[0]}."
+        one = f"Re-run started: {results[0]}."
         return one if len(results) == 1 else f"{len(results):,} runs: {verb.done}.", "good"
     counts = Counter(result["outcome"] for result in results)
     worst = next(outcome for outcome in _STOPPED if outcome in counts)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from itertools import islice
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -14,7 +16,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from redisbeater.dashboard import words
-from redisbeater.dashboard.access import local_path, read_form
+from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
@@ -22,11 +24,23 @@ from redisbeater.dashboard.pages import Action, Page, PageRequest, Tone, flash
 from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, Axis, lane, passed, timeline
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
-from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, read_value, whole
+from redisbeater.dashboard.views.queries import (
+    MOST,
+    RUN_ID,
+    RUN_STATES,
+    EntryQuery,
+    HistoryQuery,
+    past_time,
+    read_value,
+    whole,
+    whole_ids,
+)
+from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
-from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
 from redisbeater.management.runs.history import item_dict
-from redisbeater.model.run import Run, State
+from redisbeater.management.runs.results import FailureGroup
+from redisbeater.model.run import FAILED
 from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
 
 #: Findings that are shown, the worst: to draw 100,000 of them would take all processor time for seconds.
@@ -59,7 +73,7 @@ async def status(req: PageRequest) -> Page:
 async def findings(req: PageRequest) -> Page:
     """Show the worst of what ``lint`` finds, and of the entries that are broken; of many entries only with ``wait``."""
     is_part = req.query("wait") == "1"
-    if req.status.entries > MOST_AT_ONCE and not is_part and not req.request.url.path.endswith(".json"):
+    if req.status.entries > MOST_AT_ONCE and not is_part and not req.is_json:
         return Page(template="findings.html", values={"findings": None}, fragment="content")
     found = await req.site.heavy_reads.read(req.request, req.user, lambda store: store.lint())
     broken = await req.store.broken()
@@ -68,6 +82,12 @@ async def findings(req: PageRequest) -> Page:
     few = dict(islice(broken.items(), MOST_FINDINGS))
     data = {"findings": shown, "total": total, "broken": few}
     return Page(template="findings.html", values=values, data=data, fragment="found" if is_part else "content")
+
+
+async def ask_to_pause(req: PageRequest) -> Page:
+    """Ask whether to pause the schedule, or to resume it, with the end and the note that the address has."""
+    form = Form([("until", req.query("until")), ("note", req.query("note")), ("next", f"{req.root}/")])
+    return Page(template="pause.html", values={"form": form, "problem": "", "back": form["next"]}, fragment="content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -134,6 +154,9 @@ async def _done(req: PageRequest, text: str, target: str, data: object, tone: To
 #: Items on a page.
 SIZE = 50
 
+#: Groups of failures on a page.
+MOST_GROUPS = 10
+
 #: The spans of the page on runs to come.
 SPANS = ("1h", "24h", "7d")
 
@@ -162,33 +185,105 @@ async def upcoming(req: PageRequest) -> Page:
     return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)
 
 
-async def history(req: PageRequest) -> Page:
-    """Show what became of runs, of one entry or of all, the newest first."""
-    name = req.query("name")
+async def history(req: PageRequest) -> Page | Response:
+    """Show what became of runs, of one entry, of some or of all, the newest first; go to the one that an id names."""
+    name, tracks_runs = req.query("name"), await req.store.tracks_runs()
     zone = await zone_of(req, name) if name else None
-    query = HistoryQuery.of(req, SIZE, zone)
-    found = await query.read(req, name)
-    errors = Counter(_first_line(item) for item in found.items if isinstance(item, Run) and item.state is State.FAILURE)
+    query, unknown = HistoryQuery.of(req, SIZE, zone), ""
+    if tracks_runs and RUN_ID.fullmatch(query.q) and not query.ids and not req.is_live:
+        ids, unknown = await _ids_like(req, query.q)
+        if ids and not req.is_json:
+            return _to_runs(req, query.q, ids)
+        query = replace(query, ids=ids)
+    names = None if query.ids else await query.names(req)
+    found = await query.read(req, name, names)
+    groups, begin = await _failures(req, query, name, names)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "errors": errors, "states": RUN_STATES, "tracks_runs": await req.store.tracks_runs(),
+        "groups": groups, "MOST_GROUPS": MOST_GROUPS, "begin": begin, "unknown": unknown,
+        "states": RUN_STATES, "tracks_runs": tracks_runs,
     }  # fmt: skip
     data = {
         "items": [item_dict(item) for item in found.items],
         "before": found.before,
+        "failures": groups,
+        "failures_begin": begin,
         **({"errors": query.problems} if query.problems else {}),
     }
     status = 422 if query.problems else 200
     return Page(template="history.html", values=values, data=data, fragment="content", status=status)
 
 
-async def run(req: PageRequest) -> Page:
-    """Show one run."""
+async def _ids_like(req: PageRequest, text: str) -> tuple[Sequence[str], str]:
+    """Return the ids of the runs that a text may mean, and why there is none."""
+    try:
+        return [(await req.store.run(text)).id], ""
+    except RunNotFound as exc:
+        return exc.runs, _said(exc)
+
+
+def _said(error: RunNotFound) -> str:
+    """Return in a sentence that no run has an id, and for how long runs are kept."""
+    return f"{error.problem[:1].upper()}{error.problem[1:]}."
+
+
+def _to_runs(req: PageRequest, text: str, ids: Sequence[str]) -> Response:
+    """Go to the run that a text means, or to those that it may mean: their address needs no further search."""
+    pairs = urlencode([("q", text), *(("id", run_id) for run_id in ids)])
+    page = f"run?{urlencode({'id': ids[0]})}" if len(ids) == 1 else f"history?{pairs}"
+    return RedirectResponse(f"{req.root}/{page}", 303)
+
+
+async def _failures(
+    req: PageRequest, query: HistoryQuery, name: str, names: Sequence[str] | None
+) -> tuple[list[FailureGroup], datetime | None]:
+    """Return the failures of the asked entries in groups, for the first page, and when the oldest known one ended.
+
+    An open page keeps those that it has: to read a thousand with each change takes too long.
+    """
+    is_apart = query.before or query.ids or query.error or query.task or query.worker or query.problems
+    if req.is_live or is_apart or (query.states and FAILED.isdisjoint(query.states)):
+        return [], None
+    found = await req.store.failures(since=query.start)
+    return [each for each in found if name in ("", each.name) and (names is None or each.name in names)], found.begin
+
+
+async def changes(req: PageRequest) -> Page:
+    """Show who changed what, of all entries, the newest first."""
+    problems: dict[str, str] = {}
+    asked = {key: req.query(key).strip() for key in ("name", "by", "since")}
+    since = read_value(req, "since", lambda text: past_time(req, text, None, may_come=False), problems)
+    before = read_value(req, "before", _aware, problems)
+    number = whole(req.query("n"), 1, MOST, SIZE)
+    found = await req.store.changes(asked["name"], asked["by"], since=since, before=before, limit=number)
+    shown = [] if problems else found.changes
+    data = {
+        "changes": [{"name": name, **json_form(line)} for name, line in shown],
+        "before": found.before, "unread": found.unread, **({"errors": problems} if problems else {}),
+    }  # fmt: skip
+    values = {"found": found, "changes": shown, "asked": asked, "problems": problems}
+    return Page(template="changes.html", values=values, data=data, fragment="content", status=422 if problems else 200)
+
+
+def _aware(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r}: expected a time with its zone")
+    return moment
+
+
+async def run(req: PageRequest) -> Page | Response:
+    """Show one run, with all that belongs to it."""
     run_id = req.query("id")
     if not run_id:
         raise HTTPException(400, "the address names no run: ?id=... is missing")
-    found = await req.store.run(run_id)
-    values = {"run": found, "zone": await zone_of(req, found.name)}
+    try:
+        found = await req.store.run_details(run_id)
+    except RunNotFound as exc:
+        if exc.runs and not req.is_json:
+            return _to_runs(req, run_id, exc.runs)
+        raise HTTPException(404, _said(exc)) from exc
+    values = {"run": found.run, "details": found, "zone": await zone_of(req, found.run.name)}
     return Page(template="run.html", values=values, data=found, fragment="content")
 
 
@@ -206,8 +301,9 @@ def _is_of_all(asked: QueryParams) -> bool:
     return not asked.get("name")
 
 
-def _first_line(run: Run) -> str:
-    return (run.error or "no reason").splitlines()[0]
+def _is_searched(asked: QueryParams) -> bool:
+    """Return whether more than the runs of one entry, or some by their ids, are asked for."""
+    return not whole_ids(asked) and bool(_is_of_all(asked) or asked.get("q"))
 
 
 #: Lanes on a page.
@@ -308,11 +404,13 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 ACTIONS = (
     Action(path="/status", answer=status),
     Action(path="/findings", answer=findings),
+    Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
-    Action(path="/history", answer=history, is_heavy=_is_of_all),
+    Action(path="/history", answer=history, is_heavy=_is_searched),
+    Action(path="/changes", answer=changes, is_heavy=lambda _: True),
     Action(path="/run", answer=run),
     Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
     Action(path="/bands", answer=bands, is_heavy=lambda _: True),

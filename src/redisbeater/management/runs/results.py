@@ -314,6 +314,11 @@ class FailureGroup:
     first: datetime | None
     last: datetime | None
 
+    @property
+    def key(self) -> str:
+        """What its runs have in common."""
+        return failure_key(self.error, self.state)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {"name": self.name, "count": len(self.runs), **json_fields(self)}
@@ -338,6 +343,11 @@ class Failures:
         return len(self.groups)
 
 
+def failure_key(error: str, state: State) -> str:
+    """Return the text by which failures of an entry are grouped: their error, or the state of a run without one."""
+    return fingerprint(error) or state.value
+
+
 #: How many failures the scripts list.
 MOST_FAILURES = 1_000
 
@@ -347,7 +357,7 @@ def read_failures(context: Context, since: datetime | None = None, before: datet
     groups: dict[tuple[str, str], list[Run]] = {}
     runs = context.redis.runs
     for run in shown_runs(context, runs.failures(MOST_FAILURES, before, since)):
-        groups.setdefault((run.name, fingerprint(run.error) or run.state.value), []).append(run)
+        groups.setdefault((run.name, failure_key(run.error, run.state)), []).append(run)
     found_groups = tuple(
         FailureGroup(
             name=name,
