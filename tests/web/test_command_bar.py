@@ -72,7 +72,7 @@ def test_without_javascript_the_page_finds_the_same(site, make_page):
 def test_keys_work_on_every_page(site, page):
     create(site, "report", "sync")
     page.goto(f"{site.url}/history")
-    for key, path in (("f", "findings"), ("c", "changes"), ("s", "status"), ("u", "upcoming"), ("h", "history")):
+    for key, path in (("f", "findings"), ("c", "changes"), ("h", "history"), ("u", "upcoming"), ("s", "status")):
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(f"{site.url}/{path}")
