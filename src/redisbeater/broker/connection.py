@@ -17,7 +17,7 @@ from celery.exceptions import QueueNotFound
 from kombu.exceptions import SerializationError
 from kombu.transport import pyamqp
 
-from redisbeater.broker.publisher_confirms import with_confirming_channels
+from redisbeater.broker.publisher_confirms import with_capturing_channels, with_confirming_channels
 from redisbeater.display import text_of
 from redisbeater.exceptions import causes
 from redisbeater.log_lines import get_logger
@@ -106,24 +106,27 @@ def connection_of(app: Celery, timeout: float) -> Any:
         options = {}
     connect_timeout = min(plain.connect_timeout or seconds, seconds)
     connection: Any = app.connection_for_write(transport_options=options, connect_timeout=connect_timeout)
-    if not is_amqp(plain):
+    if not (is_amqp(plain) or is_redis(plain)):
         return connection
     connection_class: Any = type(connection)
-    return _with_confirms(connection_class)(**connection.info())
+    return _with_own_channels(connection_class)(**connection.info())
 
 
 @cache
-def _with_confirms(connection_class: Any) -> Any:
-    """Return a subclass of kombu's ``Connection`` whose py-amqp channels let confirms be waited for together.
+def _with_own_channels(connection_class: Any) -> Any:
+    """Return a subclass of kombu's ``Connection`` with channels of our own.
 
-    A subclass, because kombu makes a new transport whenever it connects to the next of several brokers.
+    Those of py-amqp let confirms be waited for together, those to Redis let messages be captured. A subclass, because
+    kombu makes a new transport whenever it connects to the next of several brokers.
     """
 
     class Connection(connection_class):
         def get_transport_cls(self) -> Any:
             transport_class = super().get_transport_cls()
-            is_pyamqp = issubclass(transport_class, pyamqp.Transport)
-            return with_confirming_channels(transport_class) if is_pyamqp else transport_class
+            if issubclass(transport_class, pyamqp.Transport):
+                return with_confirming_channels(transport_class)
+            is_redis = getattr(transport_class, "driver_type", "") == "redis"
+            return with_capturing_channels(transport_class) if is_redis else transport_class
 
     return Connection
 
