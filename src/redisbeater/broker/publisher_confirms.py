@@ -172,7 +172,7 @@ class CapturingChannel:
         return self.capture is not None or super().supports_batch_publish  # type: ignore[misc]
 
     def create_publish_batch(self, max_size: int) -> Any:
-        """Return what keeps messages until the flush; the argument is kombu's."""
+        """Return the session of a batch, which keeps messages until the flush; the argument is kombu's."""
         return self.capture or super().create_publish_batch(max_size)  # type: ignore[misc]
 
     def put(self, commands: Iterable[Command]) -> None:

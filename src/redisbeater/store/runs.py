@@ -393,15 +393,15 @@ class RunStore:
         """The last argument of a claim; none where runs are not tracked."""
         return ["1"] if self._config.track_runs else []
 
-    def commit_terms(self, resent: Sequence[Run]) -> list[str]:
-        """Return the last argument of a commit."""
+    def commit_terms(self, resent: Sequence[Run]) -> str:
+        """Return the argument of a commit about runs."""
         sent: list[dict[str, Any]] = [
             {"id": run.id, "attempt": run.attempt, "countdown": _countdown(run)} for run in resent
         ]
         for row, run in zip(sent, resent):
             if run.expires:
                 row["expires"] = to_unix(run.expires)
-        return [_json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})]
+        return _json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})
 
     @property
     def edit_terms(self) -> list[str]:
