@@ -130,9 +130,9 @@ def test_nothing_is_put_into_a_server_without_the_proof(app: Celery, broker: red
 
     assert flight.messages == []
     assert stored(app, "a").total_run_count == 0
-    assert Context.of(app).redis.why_apart(PROOF) == "the broker is another server"
+    assert Context.of(app).redis.why_apart(*PROOF) == "the broker is another server"
     broker.set(PROOF.key, "")
-    assert Context.of(app).redis.why_apart(PROOF) == ""
+    assert Context.of(app).redis.why_apart(*PROOF) == ""
 
 
 def test_a_commit_that_is_repeated_puts_nothing_in_twice(app: Celery, broker: redis.Redis) -> None:
@@ -287,7 +287,7 @@ def test_an_entry_with_more_runs_stays_claimed_for_them(app: Celery, broker: red
     assert flight.messages == ["a"]
     # the next commit needs that claim, and an unchanged entry
     assert flight.commit(flight.commitment("a")).fenced == ["a"]
-    entry = flight.jobs["a"].claimed._replace(claim=claim)
+    entry = flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[1])
     last = flight.commitment("a", ("LPUSH", "q", "second"))
     last = last._replace(entry=entry)
     assert flight.commit(last) == CommitResult(fenced=[], changed={})
@@ -305,7 +305,7 @@ def test_an_edit_between_two_commits_of_a_claim_is_noticed(app: Celery, broker: 
     claim = flight.commit(first).kept["a"]
     ScheduleStore(app).update("a", args=[1])
 
-    last = flight.commitment("a")._replace(entry=flight.jobs["a"].claimed._replace(claim=claim))
+    last = flight.commitment("a")._replace(entry=flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[1]))
 
     assert list(flight.commit(last).changed) == ["a"]
     assert flight.messages == ["a"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -165,6 +165,7 @@ class CapturingChannel:
     has_disconnected = False
     global_keyprefix: str
     basic_publish: Callable[..., Any]
+    conn_or_acquire: Callable[[], AbstractContextManager[Any]]
 
     @property
     def supports_batch_publish(self) -> bool:
@@ -175,9 +176,16 @@ class CapturingChannel:
         """Return the session of a batch, which keeps messages until the flush; the argument is kombu's."""
         return self.capture or super().create_publish_batch(max_size)  # type: ignore[misc]
 
+    def store(self, name: str, seconds: int) -> int:
+        """Store a key for some seconds by a connection of this channel. Return the number of its database."""
+        with self.conn_or_acquire() as client:
+            client.set(name, "", ex=seconds)
+            self.has_disconnected = False
+            return int(client.connection_pool.connection_kwargs.get("db") or 0)
+
     def put(self, commands: Iterable[Command]) -> None:
         """Send captured commands by a connection of this channel, whose client adds the prefix to each key."""
-        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipeline:  # type: ignore[attr-defined]
+        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipeline:
             for name, key, *args in commands:
                 pipeline.execute_command(name, key.removeprefix(self.global_keyprefix), *args)
             pipeline.execute()
@@ -250,7 +258,7 @@ MIN_FLUSH_SECONDS = 1.0
 
 
 class MessageRefused(Exception):
-    """RabbitMQ refused a message, for example because its queue is full."""
+    """The broker refused a message, for example because its queue is full."""
 
 
 class ConfirmingChannel(pyamqp.Channel):

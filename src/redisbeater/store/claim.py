@@ -47,6 +47,8 @@ class ClaimedEntry(NamedTuple):
     is_abandoned: bool = False
     #: What it is claimed by since a commit of its first runs, which has kept the claim; empty: the claim's id.
     claim: str = ""
+    #: The digest of what is stored, where that commit has told it; empty: it follows from the texts.
+    seen: str = ""
 
     @classmethod
     def from_reply(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
@@ -250,7 +252,7 @@ def _outcome(item: Commitment) -> dict[str, Any]:
     entry, score = item.entry, item.next
     fields: dict[str, Any] = {
         "name": entry.name,
-        "seen": entry.claim.partition(" ")[2] or digest(entry.definition, entry.meta, entry.recorded_run),
+        "seen": entry.seen or digest(entry.definition, entry.meta, entry.recorded_run),
         "claim": entry.claim,
         "keep": item.keeps_claim,
         "score": score.to_text() if score else "",

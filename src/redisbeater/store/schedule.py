@@ -319,11 +319,11 @@ class RedisSchedule:
         result.add(commitments, reply)
         return reply
 
-    def why_apart(self, proof: Proof) -> str:
-        """Return the reason why a commit cannot put messages into the broker; empty: it can."""
+    def why_apart(self, key: str, database: int) -> str:
+        """Return the reason why a commit cannot put messages into the broker, or an empty text if it can."""
         if self._config.url.topology is Topology.CLUSTER:
             return "the schedule is in a Redis Cluster"
-        reply = self._commit(CommitCall("", proof), (), CommitResult(fenced=[], changed={}))
+        reply = self._commit(CommitCall("", Proof(key, database)), (), CommitResult(fenced=[], changed={}))
         return "the broker is another server" if "unproved" in reply else ""
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
