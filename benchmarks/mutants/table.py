@@ -177,7 +177,7 @@ COMMIT = (
         path="store/lua/commit.lua",
         old="  if answer then return next(answer) and answer end\n",
         new="  if answer and not new.push then return next(answer) and answer end\n",
-        harm="A commit that is repeated, or whose entry was edited or taken, puts its message into the broker all the same.",
+        harm="A commit that is repeated, or whose entry was edited or taken, puts its message in all the same.",
         first=("integration/test_commits_with_messages.py",),
     ),
     Mutant(
@@ -201,7 +201,7 @@ COMMIT = (
         path="store/lua/commit.lua",
         old="if new.push and not is_proved then return {unproved = true} end",
         new="if false then return {unproved = true} end",
-        harm="After a failover of the broker alone its messages go into the server of the schedule, where no worker is.",
+        harm="After a failover of the broker alone, messages go into the server of the schedule, where no worker is.",
         first=("integration/test_commits_with_messages.py",),
     ),
     Mutant(

@@ -62,6 +62,7 @@ class BeatParts:
             on_return=log.broker_returned,
             on_loss=log.broker_left,
             why_apart=None if config.one_commit is False else redis.why_apart,
+            needs_one_step=config.one_commit is True,
         )
         self.dispatcher = Dispatcher(
             context,

@@ -12,6 +12,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.broker.connection import (
+    ANOTHER_SERVER,
     Acceptance,
     OneStep,
     check_rabbitmq,
@@ -34,7 +35,7 @@ from redisbeater.broker.publisher_confirms import (
     with_declaration_cache,
 )
 from redisbeater.clock import Backoff, host_seconds
-from redisbeater.exceptions import causes, reason_of
+from redisbeater.exceptions import MayNotLead, causes, reason_of
 from redisbeater.log_lines import event, get_logger
 
 logger = get_logger(__name__)
@@ -65,6 +66,7 @@ class Broker:
         on_loss: called when it becomes unavailable, with the reason.
         idle_limit: seconds without a send after which the connection is replaced.
         why_apart: tells whether the commit of runs can put their messages into the broker: see :class:`OneStep`.
+        needs_one_step: whether it counts as unavailable while that cannot be.
     """
 
     #: Whether the confirms of several messages are waited for together.
@@ -81,6 +83,7 @@ class Broker:
         on_loss: Callable[[str], None] | None = None,
         idle_limit: float = IDLE_LIMIT_SECONDS,
         why_apart: Callable[[str, int], str] | None = None,
+        needs_one_step: bool = False,
     ) -> None:
         self._on_return, self._on_loss = on_return, on_loss
         self._app = app
@@ -97,7 +100,7 @@ class Broker:
         self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=LONGEST_RETRY_SECONDS)
         self._unavailable_since: float | None = None
         #: Whether messages are put into it by the commit of their runs.
-        self.one_step = OneStep(why_apart)
+        self.one_step, self.needs_one_step = OneStep(why_apart), needs_one_step
         #: Whether it accepts runs when it can be reached.
         self.acceptance = Acceptance()
         #: Why the broker is unavailable.
@@ -176,9 +179,26 @@ class Broker:
             except Exception as exc:  # kombu and each of its transports have errors of their own
                 self.mark_unavailable(exc)
                 return False
+        if self.needs_one_step and not self.one_step.holds(_plain(self.producer.channel)):
+            self.mark_unavailable(ConnectionError(f"redisbeater_one_commit = True, but {self.one_step.why}"))
+            return False
         if self.is_unavailable:  # also if something else has connected since, as a request to stop a run does
             self._mark_available()
         return True
+
+    def how_runs_leave(self) -> str:
+        """Return whether runs leave with their commit, and why if not; ask the broker if it can be one of those.
+
+        Raises:
+            MayNotLead: they must, and cannot.
+        """
+        if self.needs_one_step and not self.is_ready():
+            raise MayNotLead(self.error)
+        if self.one_step.is_wanted and not self.transport.startswith(("redis", "sentinel")):
+            self.one_step.why = ANOTHER_SERVER
+        elif self.one_step.is_wanted and self.is_ready():
+            self.one_step.holds(_plain(self.producer.channel))
+        return self.one_step.words
 
     def retry_for_standby(self) -> None:
         """Try an unavailable broker again when it is time, and keep no connection: a standby sends nothing."""

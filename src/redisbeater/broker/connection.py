@@ -96,6 +96,7 @@ PROOF_SECONDS, PROOF_KEPT_SECONDS = 10.0, 30
 
 #: What a beat says of the runs that it sends, and in front of the reason why it cannot say so.
 IN_ONE_STEP, AT_LEAST_ONCE = "enqueued in one step with the commit", "at least once"
+ANOTHER_SERVER = "the broker is another server"
 
 
 class OneStep:
@@ -121,6 +122,11 @@ class OneStep:
         self.closed_keys: set[str] = set()
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether it is not switched off."""
+        return self._why_apart is not None
+
+    @property
     def words(self) -> str:
         """What holds, and why."""
         return f"{AT_LEAST_ONCE}: {self.why}" if self.why else IN_ONE_STEP
@@ -131,7 +137,7 @@ class OneStep:
             return False
         if not isinstance(channel, CapturingChannel):
             is_redis = getattr(channel.connection, "driver_type", "") == "redis"
-            self.why = "kombu's transport sends in a way of its own" if is_redis else "the broker is another server"
+            self.why = "kombu's transport sends in a way of its own" if is_redis else ANOTHER_SERVER
             return False
         is_old = time.monotonic() >= self._given_at + PROOF_SECONDS
         if channel is not self._channel or channel.has_disconnected or is_old:

@@ -263,7 +263,7 @@ class ClaimDispatch:
                 for job in done
                 if job.claimed.name in result.changed
             )
-            self._put([job for job in done if job.claimed.name in result.unproved])
+            self._send_unproved([job for job in done if job.claimed.name in result.unproved])
             self._reject([job for job in done if job.claimed.name in result.rejected], result)
 
     def _commit_once(self, done: Sequence[Job]) -> CommitResult:
@@ -300,9 +300,16 @@ class ClaimDispatch:
     def _must_leave_before(self, job: Job) -> bool:
         """Return whether the commit cannot put the messages of a job in: they are too long, or it lacks the right."""
         closed = self._broker.one_step.closed_keys
-        return any(
+        return not self._broker.needs_one_step and any(
             command[1] in closed or sum(map(len, command)) > LONGEST_PUSHED_CHARACTERS for command in job.push or ()
         )
+
+    def _send_unproved(self, jobs: Sequence[Job]) -> None:
+        """Send what cannot leave with the commit, because the broker is another server by now."""
+        if self._broker.needs_one_step:
+            self._batch.done.update((job.claimed.key, job.without_runs()) for job in jobs)
+        else:
+            self._put(jobs)
 
     def _put(self, jobs: Sequence[Job]) -> None:
         """Send captured messages by the broker's own connection; their jobs are committed afterwards."""
@@ -322,7 +329,8 @@ class ClaimDispatch:
 
     def _reject(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send by another way what the user of the schedule may not put in; release what the broker has refused."""
-        closed = [job for job in jobs if lacks_right(StoreError(result.rejected[job.claimed.name]))]
+        can_put = not self._broker.needs_one_step
+        closed = [job for job in jobs if can_put and lacks_right(StoreError(result.rejected[job.claimed.name]))]
         self._broker.one_step.closed_keys.update((job.push or ())[0][1] for job in closed)
         self._put(closed)
         for job in jobs:
