@@ -198,11 +198,19 @@ COMMIT = (
     ),
     Mutant(
         name="message-into-whatever-server",
-        path="store/lua/commit.lua",
-        old="if new.push and not is_proved then return {unproved = true} end",
+        path="store/lua/with_commit.lua",
+        old="if not broker.is_proved then return {unproved = true} end",
         new="if false then return {unproved = true} end",
         harm="After a failover of the broker alone, messages go into the server of the schedule, where no worker is.",
         first=("integration/test_commits_with_messages.py",),
+    ),
+    Mutant(
+        name="resend-that-another-beat-has-taken",
+        path="store/lua/runs/with_commit.lua",
+        old="local is_ours = run.taken == new.taken and run.attempt == new.attempt",
+        new="local is_ours = true",
+        harm="A lost run that another beat has taken since is sent by both.",
+        first=("integration/test_one_step.py",),
     ),
     Mutant(
         name="claim-that-is-kept-is-not-known-again",

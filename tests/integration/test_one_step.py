@@ -19,6 +19,7 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
 from redisbeater.broker import connection
+from redisbeater.context import Context
 
 pytestmark = [
     pytest.mark.one_server,
@@ -397,3 +398,65 @@ def test_a_proof_that_is_gone_makes_beat_send_by_its_own_connection_and_prove_on
     scheduler.tick()
 
     assert (arrived(broker), len(sent)) == (["first", "second"], 1)
+
+
+# Lost and buffered runs
+
+
+@pytest.fixture
+def tracked(make_app: MakeApp, broker: redis.Redis, server: Server) -> Celery:
+    return make_app(
+        broker_url=server.url(BROKER_DB),
+        redisbeater_track_runs=True,
+        redisbeater_requeue_lost=1,
+        redisbeater_run_queue_timeout=1,
+    )
+
+
+def lose_a_run(app: Celery, scheduler: RedisScheduler, broker: redis.Redis) -> str:
+    """Send the run of an entry and let nobody take it; return its id once it is to be sent again."""
+    save_due(app, "report", every=3600.0)
+    scheduler.tick()
+    [text] = broker.lrange("celery", 0, -1)
+    run_id = str(json.loads(text)["headers"]["id"])
+    broker.delete("celery")
+    context = Context.of(app)
+    key = f"{context.redis.keys.prefix}:run:{run_id}"
+    client = redis.Redis.from_url(app.conf.redisbeater_redis_url, decode_responses=True)
+    client.hset(key, "state", "LOST")
+    client.hset(key, "attempt", 2)
+    client.zadd(f"{context.redis.keys.prefix}:resend", {key: 1})
+    return run_id
+
+
+def test_a_lost_run_is_put_in_again_with_its_record(
+    tracked: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = make_scheduler(tracked)
+    run_id = lose_a_run(tracked, scheduler, broker)
+    sent = by_beats_connection(scheduler, monkeypatch)
+
+    for _ in range(2):
+        scheduler.tick()
+
+    assert [json.loads(text)["headers"]["id"] for text in broker.lrange("celery", 0, -1)] == [run_id]
+    assert not sent
+    run = Context.of(tracked).redis.runs.many([run_id])[run_id]
+    assert run.state == "SENT"
+
+
+def test_a_lost_run_that_another_beat_has_taken_meanwhile_is_not_put_in(
+    tracked: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, client: redis.Redis, prefix: str
+) -> None:
+    scheduler = make_scheduler(tracked)
+    run_id = lose_a_run(tracked, scheduler, broker)
+
+    def take_it(**_: Any) -> None:
+        before_task_publish.disconnect(take_it)
+        client.hset(f"{prefix}:run:{run_id}", "taken", "another")
+
+    before_task_publish.connect(take_it)
+    for _ in range(2):
+        scheduler.tick()
+
+    assert arrived(broker) == []

@@ -171,7 +171,7 @@ class Commitment(NamedTuple):
         return self._replace(log=(), runs=(), skipped_count=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class CommitResult:
     """The entries that were not committed, or not in full.
 
@@ -190,6 +190,8 @@ class CommitResult:
     rejected: dict[str, str] = field(default_factory=dict)
     unproved: set[str] = field(default_factory=set)
     kept: dict[str, str] = field(default_factory=dict)
+    #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in.
+    unsent: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def unwritten(self) -> set[str]:
@@ -199,7 +201,9 @@ class CommitResult:
     def add(self, commitments: Sequence[Commitment], reply: Mapping[str, Any]) -> None:
         """Add the reply of the commit script: the places of those commitments that were not written, or in part."""
         for place, stored in reply.items():
-            if place == "unproved":
+            if place == "resent":
+                self.unsent = stored
+            if place in ("resent", "unproved"):
                 continue
             name = commitments[int(place)].entry.name
             if "reduced" in stored:
@@ -217,6 +221,9 @@ class CommitResult:
                 self.changed[name] = definition, meta, stored.get("recorded_run", "")
 
 
+#: By what a run was taken, and the commands that put its message into the broker.
+Messages = tuple[str, Sequence[tuple[str, ...]]]
+
 #: The place of the first argument of the commit script that belongs to a message.
 FIRST_OF_MESSAGES = 11
 
@@ -230,11 +237,17 @@ def as_json(commitments: Sequence[Commitment]) -> str:
     for item in commitments:
         outcomes.append(outcome := _outcome(item))
         if item.push:
-            outcome["push"] = places = []
-            for command in item.push:
-                places.append((place, place + len(command) - 1))
-                place += len(command)
+            outcome["push"], place = places_of(item.push, place)
     return json.dumps(outcomes, ensure_ascii=False)
+
+
+def places_of(commands: Sequence[tuple[str, ...]], place: int) -> tuple[list[tuple[int, int]], int]:
+    """Return which arguments of the commit script are those of each command, from a place on; and the next place."""
+    places = []
+    for command in commands:
+        places.append((place, place + len(command) - 1))
+        place += len(command)
+    return places, place
 
 
 def pages_by_runs(commitments: Sequence[Commitment]) -> Iterator[Sequence[Commitment]]:

@@ -37,7 +37,16 @@ from redisbeater.exceptions import (
 )
 from redisbeater.model.run import Run
 from redisbeater.store import keys as data_format
-from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry, Commitment, CommitResult, as_json, pages_by_runs
+from redisbeater.store.claim import (
+    TRUSTED_SHARE,
+    Claim,
+    ClaimedEntry,
+    Commitment,
+    CommitResult,
+    Messages,
+    as_json,
+    pages_by_runs,
+)
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
@@ -96,12 +105,14 @@ class CommitCall(NamedTuple):
         proof: the proof of the broker; None: nothing is put into it.
         is_retry: whether the commit may have been executed before.
         runs: the argument about runs; empty: they are not tracked.
+        pushed: the messages of runs that are resent.
     """
 
     claim_id: str
     proof: Proof | None = None
     is_retry: bool = False
     runs: str = ""
+    pushed: Sequence[tuple[str, ...]] = ()
 
 
 class SchedulePage(NamedTuple):
@@ -137,6 +148,8 @@ KEEP_DELETED = 10_000
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
+
+NO_MESSAGES: Mapping[str, Messages] = {}
 
 #: How many claims without a reply are kept; more occur only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
@@ -252,6 +265,7 @@ class RedisSchedule:
         commitments: Sequence[Commitment],
         resent: Sequence[Run] = (),
         *,
+        messages: Mapping[str, Messages] = NO_MESSAGES,
         proof: Proof | None = None,
         is_retry: bool = False,
     ) -> CommitResult:
@@ -261,6 +275,7 @@ class RedisSchedule:
             claim: the claim.
             commitments: the outcomes.
             resent: runs that ``RunStore.take()`` returned and that were sent.
+            messages: by id, those that are put into the broker only now. There must be no commitments then.
             proof: what shows that the broker is the same server, for commitments with messages.
             is_retry: whether a commit of this claim may have been executed, with its reply lost.
 
@@ -268,14 +283,15 @@ class RedisSchedule:
             StoreError: Redis refuses all of them, or everything at this moment.
         """
         result = CommitResult(fenced=[], changed={})
-        call = CommitCall(claim.id, proof, is_retry)
+        pushed = tuple(command for _, commands in messages.values() for command in commands)
+        call = CommitCall(claim.id, proof, is_retry, pushed=pushed)
         if not self._config.track_runs:
             if commitments:
                 self._commit_page(call, commitments, result)
         else:
             for page in pages_by_runs(commitments):
                 if page or resent:
-                    self._commit_page(call._replace(runs=self.runs.commit_terms(resent)), page, result)
+                    self._commit_page(call._replace(runs=self.runs.commit_terms(resent, messages)), page, result)
                 resent = ()
         if len(result.refused) == len(commitments) > 0:
             raise next(iter(result.refused.values()))
@@ -311,8 +327,9 @@ class RedisSchedule:
         head = [call.claim_id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
         tail = [call.runs]
         if call.proof is not None:
-            pushed = (argument for item in commitments for command in item.push for argument in command)
-            tail += [call.proof.key, str(call.proof.database), str(self._connection.database), *pushed]
+            commands = chain(call.pushed, *(item.push for item in commitments))
+            tail += [call.proof.key, str(call.proof.database), str(self._connection.database)]
+            tail += chain.from_iterable(commands)
         args, retry_args = ([*head, word, *tail] for word in ("1" if call.is_retry else "", "1"))
         text = self._connection.run("commit", keys, args, retry_args=retry_args, with_runs=bool(call.runs))
         reply: dict[str, Any] = json.loads(text)

@@ -37,7 +37,8 @@
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the
 --      claim is not ours any more, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
 --      broker is another server, or {rejected: why the broker refused its message}; and of those that were written in
---      part, {reduced: why}, or stay claimed, {kept: by what}. unproved: true, the broker is another server
+--      part, {reduced: why}, or stay claimed, {kept: by what}. unproved: true, the broker is another server; resent:
+--      the same of runs by id, {gone: true} of one that another beat has taken since, or that needs no message any more
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_retry, runs, proof, there, here = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
@@ -68,7 +69,8 @@ local function recorded(fire_time, claimed)
   return string.format('%s %.0f', fire_time, late)
 end
 
-local is_proved = proof and in_broker(there, here, redis.pcall, 'EXISTS', proof) == 1
+local broker = {there = there, here = here}
+broker.is_proved = proof and in_broker(broker, redis.pcall, 'EXISTS', proof) == 1
 
 local function record(key, new, is_deleted)
   if any_failing then redis.call('ZREM', failing, key) end
@@ -95,13 +97,12 @@ local function commit(key, new)
   local answer = conflict(new, stored, new.claim or claim_id)
   if answer then return next(answer) and answer end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
-  if new.push and not is_proved then return {unproved = true} end
-  local pushed = new.push and in_broker(there, here, push, new.push) or {}
-  if pushed.problem and pushed.done == 0 then return {rejected = pushed.problem} end
+  local refusal, flaw = put(broker, new.push)
+  if refusal then return refusal end
   local is_deleted = is_ours and not new.score
   local problem = new.push and problem_in(record, key, new, is_deleted)
   if not new.push then record(key, new, is_deleted) end
-  answer = {reduced = problem or pushed.problem}
+  answer = {reduced = problem or flaw}
   if is_deleted then
     delete(key, new.name)
     return next(answer) and answer
@@ -118,9 +119,9 @@ end
 
 if proof then need_room_and_rights(schedule, receipt) end
 need_rights(receipt)
-local answers, news = {unproved = proof and not is_proved or nil}, cjson.decode(outcomes)
+local answers, news = {unproved = proof and not broker.is_proved or nil}, cjson.decode(outcomes)
 for i = 6, #KEYS do
   answers[tostring(i - 6)] = commit(KEYS[i], news[i - 5]) or nil
 end
-if runs ~= '' then record_all_resent() end
+if runs ~= '' then record_all_resent(answers, broker) end
 return cjson.encode(answers)

@@ -10,11 +10,11 @@ local function need_room_and_rights(schedule, key)
 end
 
 -- Return the answer of a function that is called in the database of the broker; nil: that database is closed to us.
-local function in_broker(there, here, act, ...)
-  if there == here then return act(...) end
-  if redis.pcall('SELECT', there).err then return nil end
+local function in_broker(broker, act, ...)
+  if broker.there == broker.here then return act(...) end
+  if redis.pcall('SELECT', broker.there).err then return nil end
   local answer = act(...)
-  redis.call('SELECT', here)
+  redis.call('SELECT', broker.here)
   return answer
 end
 
@@ -26,6 +26,16 @@ local function push(commands)
     if type(reply) == 'table' and reply.err then return {done = i - 1, problem = reply.err} end
   end
   return {done = #commands}
+end
+
+-- Put the messages of an entry or a run into the broker, if there are any. Return why none of them is there; nil: they
+-- are, or as many as a problem has left, which is the second answer.
+local function put(broker, commands)
+  if not commands then return nil end
+  if not broker.is_proved then return {unproved = true} end
+  local pushed = in_broker(broker, push, commands)
+  if pushed.done == 0 and pushed.problem then return {rejected = pushed.problem} end
+  return nil, pushed.problem
 end
 
 -- Return why a function raised; nil: it did not. Newer servers raise a table.
