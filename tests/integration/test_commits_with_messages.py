@@ -191,16 +191,18 @@ def test_a_right_that_is_missing_behind_the_message_costs_the_record_and_not_a_s
     try:
         url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
         app = make_app(redisbeater_redis_url=url, redisbeater_track_runs=is_tracking)
+        save_due(app, "goes-on", every=86_400.0)
         flight = mark_in_flight(app, broker, "ends", max_runs=1)  # its end is a line of its log
         client.execute_command("ACL", "SETUSER", "beat", f"-{command}")
 
-        commitment = flight.commitment("ends", ("RPUSH", "q", "ends"))
+        commitments = [flight.commitment(name, ("RPUSH", "q", name)) for name in ("ends", "goes-on")]
         for is_retry in (False, True):
-            flight.commit(commitment, is_retry=is_retry)
+            result = flight.commit(*commitments, is_retry=is_retry)
+            assert not result.unwritten
     finally:
         client.execute_command("ACL", "DELUSER", "beat")
 
-    assert flight.messages == ["ends"]
+    assert sorted(flight.messages) == ["ends", "goes-on"]
 
 
 @pytest.mark.parametrize("command", ["hset", "hdel", "zadd", "del", "zscore"])

@@ -99,7 +99,11 @@ def test_an_entry_catches_up_a_hundred_runs_each_once(
 
 
 def test_a_commit_whose_reply_is_lost_sends_no_run_twice(
-    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    broker: redis.Redis,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Proxy(server.port) as proxy:
         app = make_app(
@@ -120,6 +124,8 @@ def test_a_commit_whose_reply_is_lost_sends_no_run_twice(
             return False
 
         wait_until(tick, "all to be committed")
+        scheduler.tick()
+    assert "was not sent" not in caplog.text
     assert sorted(arrived(broker)) == saved
 
 
