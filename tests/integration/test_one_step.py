@@ -15,6 +15,7 @@ from celery.signals import before_task_publish
 from due import ago, save_due, stored
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server, running
+from support.topologies import SERVICE, Sentinels, app_with
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
@@ -329,6 +330,22 @@ def test_another_server_gets_its_messages_by_beats_connection(
         assert arrived(other.client(BROKER_DB)) == ["report"]
         assert len(sent) == 1
         scheduler.close()
+
+
+def test_the_master_behind_sentinels_may_be_both(
+    sentinels: Sentinels, make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = sentinels.settings(db=1)
+    options = {"master_name": SERVICE}
+    app = app_with(**settings, broker_url=sentinels.url(), broker_transport_options=options)
+    scheduler = make_scheduler(app)
+    sent = by_beats_connection(scheduler, monkeypatch)
+    save_due(app, "report")
+    scheduler.tick()
+
+    with redis.Redis(port=sentinels.master.port, decode_responses=True) as broker:
+        assert arrived(broker) == ["report"]
+    assert not sent
 
 
 def test_the_first_line_of_a_leader_says_how_runs_leave(
