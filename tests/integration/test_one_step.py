@@ -222,6 +222,32 @@ def test_a_queue_without_rights_is_sent_to_by_the_brokers_connection(
     assert sorted(arrived(broker, "closed")) == ["closed-0", "closed-1", "closed-2"]
 
 
+def test_the_other_messages_of_a_run_go_to_queues_without_rights_as_well(
+    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, client: redis.Redis, server: Server,
+    prefix: str,
+) -> None:  # fmt: skip
+    class Both(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            for queue in ("celery", "closed", "celery"):
+                result = super().apply_async(*args, **{**options, "queue": queue})
+            return result
+
+    rights = ["~" + prefix + "*", "~redisbeater.proof.*", "~celery", "&*", "+@all"]
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", *rights)
+    try:
+        url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+        app = make_app(redisbeater_redis_url=url, broker_url=server.url(BROKER_DB))
+        app.task(name="proj.both", base=Both, shared=False)(anything)
+        scheduler = make_scheduler(app)
+        save_due(app, "report", "proj.both")
+        scheduler.tick()
+        scheduler.close()
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert (arrived(broker), arrived(broker, "closed")) == (["report"] * 2, ["report"])
+
+
 def test_a_task_may_send_several_messages_or_none(
     app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server
 ) -> None:

@@ -256,6 +256,7 @@ class ClaimDispatch:
             done = list(self._batch.done.values())
             result = self._commit_once(done)
             self._batch.done = {}
+            self._put_rest(done, result)
             self._resources.refused_commits.log(result)
             self._record([job for job in done if job.claimed.name not in result.unwritten], result)
             self._batch.done.update(
@@ -326,6 +327,15 @@ class ClaimDispatch:
             return
         record_accepted(map(PlannedEntry, jobs), self.claim, self._resources)
         done.update((job.claimed.key, job._replace(push=None)) for job in jobs)
+
+    def _put_rest(self, jobs: Sequence[Job], result: CommitResult) -> None:
+        """Send the other messages of runs of which only the first came through, by the broker's own connection."""
+        for job in jobs:
+            if (done := result.begun.get(job.claimed.name)) is not None:
+                try:
+                    self._broker.put((job.push or ())[done:])
+                except Exception as exc:  # redis-py's errors; the run counts, since its first message has left
+                    result.reduced[job.claimed.name] = StoreError(f"a message of it: {exc}")
 
     def _reject(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send by another way what the user of the schedule may not put in; release what the broker has refused."""

@@ -180,7 +180,8 @@ class CommitResult:
     while it took others, and why; ``reduced`` those of which it took no log and no records of runs.
 
     Of those with messages, the broker has ``rejected`` some, and says why; ``unproved`` are those that cannot be put
-    into it with the commit, because it seems to be another server. ``kept`` are claimed by something else from now on.
+    into it with the commit, because it seems to be another server. Of those that are ``begun`` the first commands came
+    through, and how many. ``kept`` are claimed by something else from now on.
     """
 
     fenced: list[str]
@@ -190,6 +191,7 @@ class CommitResult:
     rejected: dict[str, str] = field(default_factory=dict)
     unproved: set[str] = field(default_factory=set)
     kept: dict[str, str] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
     #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in.
     unsent: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -208,6 +210,8 @@ class CommitResult:
             name = commitments[int(place)].entry.name
             if "reduced" in stored:
                 self.reduced[name] = StoreError(stored["reduced"])
+            if "done" in stored:
+                self.begun[name] = stored["done"]
             if "kept" in stored:
                 self.kept[name] = stored["kept"]
             if "fenced" in stored:
@@ -216,7 +220,7 @@ class CommitResult:
                 self.rejected[name] = stored["rejected"]
             elif "unproved" in stored:
                 self.unproved.add(name)
-            elif "reduced" not in stored and "kept" not in stored:
+            elif not stored.keys() & {"reduced", "done", "kept"}:
                 definition, meta = stored.get("definition", ""), stored.get("meta", "")
                 self.changed[name] = definition, meta, stored.get("recorded_run", "")
 

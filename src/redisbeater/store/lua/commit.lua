@@ -36,9 +36,10 @@
 -- ARGV[11..] push    the commands that put messages into the broker, one argument after the other
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the
 --      claim is not ours any more, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
---      broker is another server, or {rejected: why the broker refused its message}; and of those that were written in
---      part, {reduced: why}, or stay claimed, {kept: by what}. unproved: true, the broker is another server; resent:
---      the same of runs by id, {gone: true} of one that another beat has taken since, or that needs no message any more
+--      broker is another server, or {rejected: why the broker refused its message}; of those that were written in part,
+--      {reduced: why} or {done: how many commands of its messages}, and of those that stay claimed, {kept: by what}.
+--      unproved: true, the broker is another server; resent: the same of runs by id, {gone: true} of one that another
+--      beat has taken since, or that needs no message any more
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_retry, runs, proof, there, here = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
@@ -97,12 +98,12 @@ local function commit(key, new)
   local answer = conflict(new, stored, new.claim or claim_id)
   if answer then return next(answer) and answer end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
-  local refusal, flaw = put(broker, new.push)
+  local refusal, done = put(broker, new.push)
   if refusal then return refusal end
   local is_deleted = is_ours and not new.score
   local problem = new.push and problem_in(record, key, new, is_deleted)
   if not new.push then record(key, new, is_deleted) end
-  answer = {reduced = problem or flaw}
+  answer = {reduced = problem or nil, done = done}
   if is_deleted then
     delete(key, new.name)
     return next(answer) and answer

@@ -29,13 +29,13 @@ local function push(commands)
 end
 
 -- Put the messages of an entry or a run into the broker, if there are any. Return why none of them is there; nil: they
--- are, or as many as a problem has left, which is the second answer.
+-- are; where one is not, the second answer is how many commands came through before it.
 local function put(broker, commands)
   if not commands then return nil end
   if not broker.is_proved then return {unproved = true} end
   local pushed = in_broker(broker, push, commands)
   if pushed.done == 0 and pushed.problem then return {rejected = pushed.problem} end
-  return nil, pushed.problem
+  return nil, pushed.problem and pushed.done
 end
 
 -- Return why a function raised; nil: it did not. Newer servers raise a table.
