@@ -73,6 +73,9 @@ class InvalidEntry(RedisBeaterError, ValueError):
     The message has at most 500 characters, and escapes for those that cannot be printed: it may quote stored data.
     """
 
+    #: The errors of other fields that were found with it.
+    others: tuple[InvalidEntry, ...] = ()
+
     def __init__(self, path: str, problem: str) -> None:
         self.path = shown(path, MOST_PATH_CHARACTERS)
         self.problem = shown(problem, MOST_CHARACTERS - len(self.path) - len(": "))
@@ -97,6 +100,29 @@ class WrongType(InvalidEntry, TypeError):
 
 class UnknownField(WrongType):
     """A program passed a field that no entry has."""
+
+
+class Collected(list[InvalidEntry]):
+    """Errors of several fields: a ``with`` block adds the one that ends it, so that the next field is read as well.
+
+    The first error of a field counts.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, InvalidEntry):
+            return False
+        for each in (error, *error.others):
+            if each.path not in [known.path for known in self]:
+                self.append(each)
+        return True
+
+    def raise_first(self) -> None:
+        """Raise the first error, which has the others, if there is one."""
+        if self:
+            self[0].others = tuple(self[1:])
+            raise self[0]
 
 
 class EntryNotFound(RedisBeaterError, KeyError):

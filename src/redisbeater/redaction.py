@@ -124,7 +124,7 @@ _SPELLED = re.compile(
     rf"|{_SLASHES}(?:U(?P<wide>[0-9a-fA-F]{{8}})|(?P<named>[nrt]?))|(?P<plain>[^\\%+\x80-\U0010ffff]+)|.",
     re.DOTALL,
 )
-_MARKS = re.compile(rf"{_SLASHES}[xu]|%(?:25)*(?=..)")
+_MARKS = re.compile(rf"{_SLASHES}[xu]|%(?:25)*(?=[0-9a-fA-F]{{2}})")
 
 
 def _unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
@@ -187,8 +187,8 @@ _SIGN = r"(?:[:+]?=>?(?!=)|[!=]=(?=\s*[bBuUrRfF]{0,2}\\*[\"'][^\s\"'\\]{4}))"
 #: ``<key>``. Not that of ``$.key: problem``: our own errors are redacted as they are made.
 _KEY = re.compile(
     rf"(?<!\\)(?P<slashes>\\*)(?P<quote>[\"'])(?:\s*(?P<sign>:|{_SIGN}|,)|\]\s*{_SIGN})\s*"
-    r"|(?<![\w-])--(?P<option>[A-Za-z][\w-]{0,200})[ \t]+(?![\s|\]-])"
-    r"|<(?:[\w-]{1,60}:)?(?P<tag>[A-Za-z_][\w.-]{0,200})(?:\s[^<>]{0,200})?>(?=[^<\s])"
+    r"|(?<![\w-])--(?P<option>[A-Za-z][\w-]{0,200}(?<!-file)(?<!-path))[ \t]+(?![\s|\]-])"
+    r"|<(?:[\w-]{1,60}:)?(?P<tag>[A-Za-z_][\w.-]{0,200})(?:\s[^<>]{0,200})?>(?=[^<\s][^<]{0,2000}</)"
     rf"|(?<![\w.])(?P<bare>[A-Za-z_][\w.-]{{0,200}})(?:\)?\s*{_SIGN}\s*"
     r"|(?P<to_line_end>(?<!Error)(?<!Exception):[ \t]+)|:(?=\\*[\"'\[{])|:(?=\w*[A-Za-z])(?=\w*\d)(?!\w+:)"
     r"|(?:\n|\\+n)[ ]{1,8}[^\n]{0,300}?\[type=\w{1,60}, input_value=)"

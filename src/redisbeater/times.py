@@ -71,6 +71,9 @@ DURATIONS = "a duration such as 90, 90s, 1h30m or 2d"
 #: What a time may look like, for errors.
 TIMES = "a time such as 2026-11-23T09:00, 09:00, tomorrow 09:00, fri 09:00, +2h or now"
 
+#: What one may look like in a field that is about the past.
+PAST_TIMES = "a time such as 2026-11-23T09:00, 09:00, yesterday 09:00, fri 09:00, 7d for 7 days ago, or now"
+
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LONG_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -125,7 +128,7 @@ def read_duration(text: str) -> timedelta:
     return _seconds(sum(float(number) * _UNITS[unit] for (number, _), unit in zip(parts, units)), text)
 
 
-def read_time(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False) -> datetime:
+def read_time(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False, may_come: bool = True) -> datetime:
     """Return the instant that a text means, aware UTC.
 
     Arguments:
@@ -133,24 +136,35 @@ def read_time(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False) 
             after ``today``, ``tomorrow``, ``yesterday`` or a weekday.
         now: the present, aware.
         zone: where local times are read: those in a gap of the clocks are moved forward, of a repeated one the first.
-        is_past: whether a time or a weekday that may mean several instants means the newest that has passed; default:
-            the next one to come.
+        is_past: whether a time or a weekday that may mean several instants means the newest that has passed, and ``2h``
+            two hours ago; default: the next one to come, and in two hours.
+        may_come: whether an instant that is still to come is accepted.
 
     Raises:
         ValueError: it means no instant; the message names what is accepted.
     """
-    words = " ".join(text.lower().split())
+    words, accepted = " ".join(text.lower().split()), PAST_TIMES if is_past else TIMES
+    try:
+        found = _read_instant(words, now, zone, is_past)
+    except (ValueError, OverflowError) as exc:
+        raise ValueError(f"{_refusal(text, accepted)}; {exc}") from exc
+    if found is None:
+        raise ValueError(_refusal(text, accepted))
+    if found > now and not may_come:
+        raise ValueError(f"{_refusal(text, accepted)}; that is {relative_words(found, now)}")
+    return found
+
+
+def _read_instant(words: str, now: datetime, zone: tzinfo, is_past: bool) -> datetime | None:
+    """Return the instant that words mean, aware UTC, or None if they mean none."""
     if words == "now":
         return now.astimezone(timezone.utc)
-    try:
-        if (offset := _read_offset(words)) is not None:
-            return now.astimezone(timezone.utc) + offset
-        local = _read_iso(words) or _read_day(words, now.astimezone(zone).replace(tzinfo=None), is_past)
-        if local is not None:
-            return (local if local.tzinfo else local.replace(tzinfo=zone)).astimezone(timezone.utc)
-    except (ValueError, OverflowError) as exc:
-        raise ValueError(f"{_refusal(text, TIMES)}; {exc}") from exc
-    raise ValueError(_refusal(text, TIMES))
+    if (offset := _read_offset(words, is_past)) is not None:
+        return now.astimezone(timezone.utc) + offset
+    local = _read_iso(words) or _read_day(words, now.astimezone(zone).replace(tzinfo=None), is_past)
+    if local is None:
+        return None
+    return (local if local.tzinfo else local.replace(tzinfo=zone)).astimezone(timezone.utc)
 
 
 def _refusal(text: str, accepted: str) -> str:
@@ -164,12 +178,12 @@ def _seconds(number: float, text: str) -> timedelta:
         raise ValueError(f"{_refusal(text, DURATIONS)}; it is too long") from None
 
 
-def _read_offset(words: str) -> timedelta | None:
+def _read_offset(words: str, is_past: bool) -> timedelta | None:
     """Return the distance from now; None for what is none. A number without a unit might be anything."""
     distance = words.removeprefix("in ").removesuffix(" ago").lstrip("+-").strip()
     if not _PART.match(distance):
         return None
-    is_negative = words.startswith("-") or words.endswith(" ago")
+    is_negative = words.startswith("-") or words.endswith(" ago") or (is_past and distance == words)
     return -read_duration(distance) if is_negative else read_duration(distance)
 
 

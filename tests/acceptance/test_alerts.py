@@ -50,6 +50,8 @@ class Faults:
             redisbeater_http=f"127.0.0.1:{self.port}",
             redisbeater_lock_timeout=2,
             beat_max_loop_interval=0.2,
+            redisbeater_track_runs=True,
+            imports=["redisbeater.runs"],
         )
         servers.enter_context(self.project)
         self.project.add_source(SOURCE)
@@ -60,6 +62,7 @@ class Faults:
     def start(self) -> None:
         self.beat = self.project.beat()
         self.beat.says("leading as")
+        self.project.worker("--pool", "threads", "--concurrency", "1")
         self.store.create("fine", "proj.note", 0.2)
         self.healthy = self.shown(lambda found: (found.value("dispatched_total", task="proj.note") or 0) > 2)
 
@@ -109,16 +112,21 @@ class Faults:
         self.store.delete("unsendable")
 
     def list_a_failed_entry(self) -> None:
-        self.client.zadd(f"{PREFIX}:failed", {f"{PREFIX}fine": time.time()})
+        self.store.create("bad", "proj.note", 3600)
+        now = time.time()
+        self.client.hset(f"{PREFIX}bad", "ends", f"F {now:.6f}")
+        self.client.zadd(f"{PREFIX}:failed", {f"{PREFIX}bad": now})
         has_failed = self.shown(lambda found: found.value("entry_results", result="failed") == 1)
         self.fires("task that fails", has_failed, "TasksFail")
-        self.client.delete(f"{PREFIX}:failed")
+        self.store.delete("bad")
 
     def list_a_run_that_waits(self) -> None:
-        self.client.zadd(f"{PREFIX}:waiting", {f"{PREFIX}:run:a": time.time() - 60})
+        run, sent_at = f"{PREFIX}:run:a", time.time() - 60
+        self.client.hset(run, mapping={"name": "fine", "state": "SENT", "sent_at": f"{sent_at:.6f}"})
+        self.client.zadd(f"{PREFIX}:waiting", {run: sent_at})
         waits = self.shown(lambda found: found.value("runs_unstarted") == 1)
         self.fires("run that nobody starts", waits, "Unstarted")
-        self.client.delete(f"{PREFIX}:waiting")
+        self.client.zrem(f"{PREFIX}:waiting", run)
 
     def pause(self) -> None:
         self.store.pause()

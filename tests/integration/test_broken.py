@@ -17,7 +17,7 @@ from outbox import names, run_due
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
 
-GOOD: dict[str, Any] = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 60}}
+GOOD: dict[str, Any] = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 86_400}}
 
 
 def definition(**changes: Any) -> str:
@@ -37,7 +37,7 @@ BROKEN = {
     "not JSON": ({"definition": '{"task": '}, "$: not JSON"),
     "empty": ({"definition": " "}, "$: not JSON"),
     "not UTF-8": ({"definition": b"\xff\xfe"}, "$: "),
-    "NaN": ({"definition": definition().replace("60", "NaN")}, "$: not JSON: NaN"),
+    "NaN": ({"definition": definition().replace("86400", "NaN")}, "$: not JSON: NaN"),
     "a list": ({"definition": "[1, 2]"}, "$: expected an object, got list"),
     "nested too deep": ({"definition": "[" * 100_000}, "$: nested too deeply"),
     "no task": ({"definition": without("task")}, "$.task: is missing"),

@@ -142,7 +142,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         (("--solar", "sunzet,1,2"), "$.schedule: solar: "),
         (("--rrule", "FREQ=NEVER"), "$.schedule.rrule: "),
         ((*CRON, "--timezone", "Europe/Wien"), "$.timezone: unknown time zone 'Europe/Wien'"),
-        ((*CRON, "--args", "{"), "$.args: not JSON: "),
+        ((*CRON, "--args", "{"), '$.args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
         ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
         ((*CRON, "--options", '{"quue": "x"}'), "$.options.quue: "),
         ((*CRON, "--max-runs", "many"), "$.max_runs: expected a whole number, got 'many'"),
@@ -340,6 +340,23 @@ def test_an_update_that_cannot_be_read_writes_nothing(
 
     assert (result.exit_code, result.stdout, store.definition("a")) == (2, "", before)
     assert result.stderr.startswith(f"Error: {error}")
+
+
+def test_all_that_is_wrong_is_printed_at_once(run: Callable[..., Result], store: ScheduleStore) -> None:
+    result = run("create", "report", "proj.work", "--every", "often", "--args", "orders", "--max-runs", "0")
+
+    assert (result.exit_code, store.count()) == (2, 0)
+    assert [line.partition(":")[::2] for line in result.stderr.splitlines()] == [
+        ("Error", ' $.args: not valid JSON. Write a list, such as ["orders"]'),
+        ("Error", " $.max_runs: expected a whole number of runs, at least 1, or None, got 0"),
+        ("Error", " $.schedule.every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
+    ]
+
+
+def test_a_part_of_a_zone_is_enough(run: Callable[..., Result], store: ScheduleStore) -> None:
+    run("create", "report", "proj.work", "--cron", "0 9 * * *", "--timezone", "vienna")
+
+    assert store.get("report").timezone == "Europe/Vienna"
 
 
 def test_labels_and_the_author_are_kept(run: Callable[..., Result], store: ScheduleStore) -> None:

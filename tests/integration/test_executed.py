@@ -181,7 +181,7 @@ def test_an_entry_of_another_program_that_never_ran_here_counts_from_its_meta(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     executed_at = ago(seconds=10)
-    definition = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 60}}
+    definition = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 86_400}}
     meta = {"last_run_at": tagged(executed_at)}
     client.hset(f"{prefix}raw", mapping={"definition": json.dumps(definition), "meta": json.dumps(meta)})
     client.zadd(f"{prefix}:schedule", {f"{prefix}raw": now().timestamp()})

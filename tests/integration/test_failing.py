@@ -7,10 +7,12 @@ import logging
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
+from click.testing import CliRunner
 from due import UTC, now, save_due, stored
 from flight import mark_in_flight
 from outbox import names, run_due
@@ -18,6 +20,7 @@ from support.waiting import wait_until
 from test_repair import repair_all
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.cli.showing import details
 from redisbeater.cli.table import View, table
 from redisbeater.context import Context
@@ -139,17 +142,26 @@ def test_the_store_lists_the_failing_entries_that_owe_most_first(
     assert failing["argc"] == stored(app, "argc").failing
 
 
+@pytest.mark.usefixtures("argc")
+@pytest.mark.parametrize("state", ["failing", "not-sent", "not sent"])
+def test_the_command_line_says_not_sent_and_finds_it_by_both_words(app: Celery, state: str) -> None:
+    found = CliRunner().invoke(redisbeater, ["list", "--state", state], obj=SimpleNamespace(app=app)).stdout
+
+    assert (", 1 not sent" in found, "  not sent  " in found) == (True, True)
+
+
 def test_the_command_line_shows_it(app: Celery, argc: RedisScheduleEntry) -> None:
     [row] = Search(Context.of(app), Filter(task="proj.one")).shown()
     listed, shown = json.loads(json.dumps(row.as_dict())), Search(Context.of(app)).one("argc").details()
 
     assert listed["state"] == shown["state"] == "failing"
+
     assert "2 were given" in listed["last_error"]
     assert listed["tries"] == 1
     assert listed["late"] >= 120
     assert {"last_error", "tries", "failing_since", "retry_at", "late"} <= set(shown)
     view = View(now=now(), zone=UTC)
-    assert "failing" in table([row], view)[1]
+    assert "not sent" in table([row], view)[1]
     assert any(
         re.match(r"  tries {8}1, the first \d+ s ago, the next ", line)
         for line in details(row, view, Context.of(app).defaults)

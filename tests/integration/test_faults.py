@@ -34,7 +34,7 @@ def write(client: redis.Redis, prefix: str) -> Write:
     """Write an entry that is due, unchecked."""
 
     def write(name: str, *, score: float = 1, schedule: Any = None, meta: str = "", skipped: str = "") -> None:
-        schedule = schedule or {"__type__": "interval", "every": 60}
+        schedule = schedule or {"__type__": "interval", "every": 86_400}
         fields = {"definition": json.dumps({"task": "proj.work", "schedule": schedule})}
         more = {field: text for field, text in {"meta": meta, "skipped": skipped}.items() if text}
         client.hset(prefix + name, mapping={**fields, **more})

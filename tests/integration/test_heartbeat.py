@@ -314,7 +314,7 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
     client.set(f"{prefix}:id", "8f3e")
     write(client, prefix, "web1:4121:5f0c9a1e")
     write(client, prefix, "web2:977:aa", role="standby")
-    client.hset(f"{prefix}price feed", "definition", "{}")
+    ScheduleStore(app).create("price feed", "t", 60.0)
     client.zadd(f"{prefix}:schedule", {f"{prefix}price feed": ago(client, 1920)})
 
     result = run(app, "status")
@@ -325,7 +325,7 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
         "leader     web1:4121 for 3 d 4 h, lock 15 s, last pass 0.4 s ago, celery 5.7.0, redisbeater 1.0",
         "standby    web2:977 (seen 0.4 s ago)",
         "due now    1, oldest late 32 min (price feed)     since it leads: 1,212 sent, 34 refused, 3 skipped",
-        "broker     redis, reachable     broken 0, failing 0",
+        "broker     redis, reachable     broken 0, not sent 0",
         "paused     no",
     ]
 

@@ -136,6 +136,22 @@ def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna:
         assert run("--json").exit_code == 0
 
 
+@pytest.mark.usefixtures("nothing_of_a_worker_stays")
+def test_a_task_that_no_worker_has_is_an_error_once_a_run_has_failed(
+    run: Callable[..., Result], make_app: Callable[..., Celery], client: redis.Redis, prefix: str
+) -> None:
+    app = make_app("shop", redisbeater_track_runs=True)
+    app.task(name="shop.known")(known)
+    RedisScheduleEntry("bad", "shop.gone", 60, app=app).save()
+    client.hset(f"{prefix}bad", "ends", "F 1795478400.000000")
+
+    with start_worker(app, perform_ping_check=False, pool="solo", shutdown_timeout=30):
+        wait_until(
+            lambda: found(run("--json", app=app)) == [("unknown-task", "error", "bad")], "the answer of a worker"
+        )
+        assert run("--json", app=app).exit_code == 1
+
+
 def test_arguments_that_a_task_does_not_take_are_found(
     run: Callable[..., Result], vienna: Celery, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def test_each_change_says_who_why_and_what(store: ScheduleStore, app: Celery) ->
 
     assert [line.what for line in found] == ["deleted", "enabled", "disabled", "changed", "created"]
     assert found[-1].details == {"by": "anna@ops1", "note": "for the board"}
-    assert found[3].details == {"by": "ben@ops2", "fields": ["args"]}
+    assert found[3].details == {"by": "ben@ops2", "fields": ["args"], "was": {"args": []}}
     assert found[2].details["note"] == "broken feed"
     assert found[2].details["by"] == f"{getpass.getuser()}@{socket.gethostname()}"
 

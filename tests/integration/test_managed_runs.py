@@ -408,9 +408,7 @@ def test_what_programs_send_knows_the_version_whose_arguments_it_has(
     assert {store.run(each).queue for each in (own, other, again, made_up)} == {"slow"}
 
 
-def test_only_a_run_that_has_ended_without_success_is_restarted(
-    store: ScheduleStore, app: Celery, worker: Worker
-) -> None:
+def test_only_a_run_that_has_ended_is_restarted(store: ScheduleStore, app: Celery, worker: Worker) -> None:
     store.create("report", "t", 3600, overlap="skip")
     task_id = store.trigger("report")
 
@@ -422,11 +420,28 @@ def test_only_a_run_that_has_ended_without_success_is_restarted(
         store.restart(task_id)
     assert refused.value.runs == (active,)
     worker.execute(active)
-    with pytest.raises(InvalidEntry, match=r"\$\.run: .* ended with SUCCESS, .*; trigger 'report' instead"):
-        store.restart(active)
 
     assert len(take(app)) == 2
     assert store.restart(task_id, overlap="allow") == take(app)[0].id
+
+
+def test_a_run_that_has_succeeded_is_restarted_with_what_its_entry_has_until_that_is_changed(
+    store: ScheduleStore, app: Celery, worker: Worker
+) -> None:
+    store.create("report", "t", 3600, args=[1], kwargs={"at": MOMENT}, deadline=600)
+    ended = store.trigger("report", scheduled_for=datetime(2026, 11, 20, 9, tzinfo=timezone.utc))
+    worker.execute(ended)
+
+    again = store.restart(ended)
+
+    before, after = take(app)
+    sent = [(each.args, each.kwargs, each.fire_time) for each in (before, after)]
+    assert (after.id, sent[1]) == (again, sent[0])
+    assert datetime.fromisoformat(after.headers["expires"]) > datetime.now(timezone.utc)
+    assert store.run(again).restart_of == ended
+    store.update("report", args=[2])
+    with pytest.raises(InvalidEntry, match=r"\$\.run: .* ended with SUCCESS, .*; trigger 'report' instead"):
+        store.restart(ended)
 
 
 def test_a_run_of_an_entry_that_has_deleted_itself_is_restarted(

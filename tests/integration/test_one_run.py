@@ -105,24 +105,42 @@ def test_where_none_is_kept_the_error_says_for_how_long_runs_are(
         store.run(text)
 
     assert str(caught.value) == (
-        f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5;"
-        " history NAME --long shows their ids"
+        f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5"
     )
     assert caught.value.args == (text,)
+    if text:
+        assert call(site, "run", "--", text).output.endswith("the newest 5; history NAME --long shows their ids\n")
 
 
 def test_a_search_ends_after_a_second_and_says_that_it_has_not_seen_everything(
     site: RunSite, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redisbeater.store.runs, "SEARCH_SECONDS", 0.0)
-    site.send(FIRST)
-    others = [f"others:{number}" for number in range(20_000)]
+    others = [f"others:{number}" for number in range(50_000)]
     site.client.mset(dict.fromkeys(others, ""))
 
-    with pytest.raises(RunNotFound, match=r"of what was seen in a second of searching; (pass the whole id|runs are)"):
+    with pytest.raises(RunNotFound, match=r"is kept, of what was seen in a second of searching; runs are"):
         store.run(FIRST[:8])
 
-    assert store.run(FIRST).id == FIRST
+    site.client.delete(*others)
+
+
+def test_a_search_that_does_not_see_everything_names_runs_that_are_active_or_failed(
+    site: RunSite, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redisbeater.store.runs, "SEARCH_SECONDS", 0.0)
+    end(site, FIRST)
+    site.send(OTHER)
+    others = [f"others:{number}" for number in range(50_000)]
+    site.client.mset(dict.fromkeys(others, ""))
+
+    for run_id in (FIRST, OTHER):
+        named = (
+            f"1 run begins with '{run_id[:8]}', of what was seen in a second of searching; pass the whole id: {run_id} "
+        )
+        with pytest.raises(RunNotFound, match=f"^{named}"):
+            store.run(run_id[:8])
+        assert store.run(run_id).id == run_id
     site.client.delete(*others)
 
 
@@ -220,6 +238,19 @@ def test_runs_that_were_sent_again_are_linked_both_ways(site: RunSite, store: Sc
     assert store.run_details(SECOND).run.restart_of == FIRST
 
 
+def test_a_run_knows_those_of_its_entry_that_were_sent_before_and_after_it(site: RunSite, store: ScheduleStore) -> None:
+    ids = (FIRST, SECOND, OTHER)
+    for run_id in ids:
+        end(site, run_id)
+        site.clock.go_on(1)
+
+    found = [store.run_details(run_id) for run_id in ids]
+    assert [(each.before, each.after) for each in found] == [("", SECOND), (FIRST, OTHER), (SECOND, "")]
+
+    site.client.delete(site.keys.run(FIRST), site.keys.runs_of("report"))
+    assert (store.run_details(SECOND).before, store.run_details(SECOND).after) == ("", "")
+
+
 def restart(site: RunSite, run_id: str) -> NewRun:
     return site.new(run_id, kind=Kind.RESTART, restart_of=FIRST)
 
@@ -236,7 +267,7 @@ def test_the_queue_that_runs_were_routed_to_is_named(site: RunSite, store: Sched
         "slow", "waits in queue slow, 2 unstarted"
     )  # fmt: skip
     site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
-    assert store.why("report").sentence.startswith("2 runs wait in queue slow, none started")
+    assert store.why("report").sentence.startswith("2 runs wait in queue slow, the oldest for 31 s, none started")
 
 
 # -- of the whole schedule

@@ -263,6 +263,21 @@ def test_broken_and_failing_entries_are_unhealthy_to_the_strict_alone(
     assert probed.checks("strict=1") == {"entries": "1 broken"}
 
 
+def test_entries_that_failed_are_unhealthy_to_the_strict_alone_up_to_the_number_that_is_asked_for(
+    probe: Callable[..., Probed], client: redis.Redis, prefix: str
+) -> None:
+    probed = probe(redisbeater_track_runs=True)
+    probed.scheduler.tick()
+    for at, name in enumerate("abcdef"):
+        ScheduleStore(probed.scheduler.app).create(name, "proj.report", 3600.0)
+        client.zadd(f"{prefix}:failed", {f"{prefix}{name}": at})
+
+    assert probed.checks() == {}
+    assert probed.checks("strict=1") == {"results": "6 failed: f, e, d, c, b and 1 more"}
+    assert probed.checks("strict=1&max_failed=6") == {}
+    assert probed.checks("strict=1&max_failed=no") == {"results": "6 failed: f, e, d, c, b and 1 more"}
+
+
 # The ping
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
+from typing import Any
 
+import click
 import pytest
 import redis
 from celery import Celery
@@ -20,11 +22,12 @@ from outbox import run_due
 from redbeat import RedBeatSchedulerEntry
 from run_site import TRACKED, RunSite
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.cli import redisbeater
 from redisbeater.exceptions import RunActive, StoreError
 from redisbeater.management.runs.results import read_failures
+from redisbeater.management.search import Search
 from redisbeater.model.run import Kind, State
 
 S = State
@@ -379,7 +382,7 @@ def test_a_run_that_tries_again_says_nothing_yet(site: RunSite) -> None:
 def test_without_workers_that_report_a_run_waits_until_it_counts_as_lost(site: RunSite) -> None:
     site.send("a")
     site.clock.go_on(3601)
-    assert site.runs.waiting(site.clock.now, timedelta(seconds=30)) == 1
+    assert site.store.measures.read().unstarted == 1
 
     site.lose_overdue()
 
@@ -557,9 +560,107 @@ def test_why_says_how_many_runs_wait_for_a_worker(site: RunSite) -> None:
     site.clock.go_on(31)
 
     assert why(site) == (
-        "queued: 3 runs wait in the default queue, none started; no worker has ever reported: check that"
-        " redisbeater.runs is in their imports setting."
+        "queued: 3 runs wait in the default queue, the oldest for 31 s, none started; no worker has ever reported:"
+        " check that redisbeater.runs is in their imports setting."
     )
+
+
+def test_why_says_that_runs_wait_however_young_the_newest_is(site: RunSite) -> None:
+    end(site, "before", S.SUCCESS)
+    for number in range(14):
+        site.send(f"a{number}")
+        site.clock.go_on(3)
+
+    assert why(site) == (
+        "queued: 14 runs wait in the default queue, the oldest for 42 s, none started: does a worker consume it?"
+    )
+
+
+def test_why_says_that_a_triggered_run_is_executed_before_it_says_when_the_next_one_is(site: RunSite) -> None:
+    site.send("a", kind=Kind.TRIGGER)
+    site.start("a")
+    site.clock.go_on(33)
+
+    assert why(site).startswith("running: It runs for 33.0 s. Next run: ")
+
+
+def test_of_more_than_thirty_runs_that_wait_nobody_says_that_there_are_thirty(site: RunSite) -> None:
+    site.client.hset(site.keys.totals, "STARTED", 1)
+    for number in range(31):
+        site.send(f"a{number}")
+        site.clock.go_on(2)
+
+    assert why(site) == (
+        "queued: 30+ runs wait in the default queue, the oldest for 1 min, none started: does a worker consume it?"
+    )
+    assert "waits, 30+ unstarted" in call(site.app, "list").output
+
+
+def test_why_says_that_a_triggered_run_waits_in_a_queue(site: RunSite) -> None:
+    end(site, "before", S.SUCCESS)
+    RedisScheduleEntry("report", "proj.work", 60.0, options={"queue": "slow"}, app=site.app).save()
+    site.send("a", kind=Kind.TRIGGER)
+    site.clock.go_on(31)
+
+    assert why(site) == "queued: 1 run waits in queue slow for 31 s, none started: does a worker consume it?"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [(S.LOST, "LOST"), (S.EXPIRED, "no worker had started it before its deadline")]
+)
+def test_why_says_first_that_nobody_has_executed_its_runs(site: RunSite, state: State, reason: str) -> None:
+    for run_id in "ab":
+        site.send(run_id)
+        run = site.runs.run(run_id)
+        assert run is not None
+        site.runs.lose(run, state)
+
+    assert why(site).startswith(f"failed: Failed the last 2 times, since {site.clock.now:%H:%M:%S}: {reason}. Next run")
+
+
+def test_why_says_that_its_runs_fail_before_it_says_that_they_wait(site: RunSite) -> None:
+    end(site, "a")
+    site.send("b")
+    site.clock.go_on(31)
+
+    assert why(site).startswith("failed: Failed the last time, at ")
+    assert why(site).endswith(
+        ": FAILURE. 1 run waits in the default queue for 31 s, none started: does a worker consume it?"
+    )
+
+
+def test_why_says_that_its_runs_fail_while_the_next_one_is_sent(site: RunSite) -> None:
+    end(site, "a")
+    site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp()})
+    site.claim()
+
+    answer = ScheduleStore(site.app).why("report")
+    assert (answer.verdict, ". Being sent now: due since " in answer.sentence) == ("failed", True)
+
+
+def test_why_says_since_when_runs_fail_also_where_the_first_of_them_is_not_kept(site: RunSite) -> None:
+    end(site, "a0")
+    since = site.clock.now
+    for number in range(1, 8):  # five are kept
+        end(site, f"a{number}")
+
+    assert f"Failed the last 8 times, since {since:%H:%M:%S}: " in why(site)
+
+
+def test_why_says_of_an_entry_that_failures_disabled_what_the_error_was(site: RunSite) -> None:
+    site.send("a")
+    site.start("a")
+    site.finish("a", S.FAILURE, error="ValueError: no feed")
+    ScheduleStore(site.app).disable("report", by="redisbeater", note="3 failures in a row")
+
+    answer = ScheduleStore(site.app).why("report")
+    assert answer.verdict == "disabled"
+    assert answer.sentence.startswith("Disabled since ")
+    assert ' by redisbeater: "3 failures in a row". It runs again when it is enabled. Failed the last time, at ' in (
+        answer.sentence
+    )
+    assert answer.sentence.endswith(": ValueError: no feed.")
+    assert answer.evidence[0].text.startswith("run a FAILURE")
 
 
 # -- the schedule
@@ -603,7 +704,7 @@ def test_runs_that_have_waited_for_long_are_counted(site: RunSite) -> None:
     site.clock.go_on(31)
     site.send("b")
 
-    assert site.runs.waiting(site.clock.now, timedelta(seconds=30)) == 1
+    assert site.store.measures.read().unstarted == 1
 
 
 def test_a_run_is_found_by_the_begin_of_its_id(site: RunSite) -> None:
@@ -656,7 +757,7 @@ def test_list_says_what_became_of_runs(shop: RunSite) -> None:
     assert ", 1 failed, 1 waiting, 1 unstable" in found.splitlines()[0]
     assert column(found, "RESULT") == {
         "bad": "failed 2x: ValueError: no feed",
-        "odd": "unstable: 3 of 4 failed",
+        "odd": "unstable 3 of 4",
         "slow": "waits, 1 unstarted",
         "good": "ok",
         "new": "never ran",
@@ -691,7 +792,31 @@ def test_a_listing_of_failed_entries_reads_no_more_of_them_than_it_shows(site: R
 def test_a_listing_begins_with_what_failed_where_it_is_sorted_by_result(shop: RunSite) -> None:
     names = call(shop.app, "list", "--sort", "result", "--names").stdout.split()
 
-    assert names[:2] == ["bad", "odd"]
+    assert names == ["bad", "slow", "odd", "good", "new"]
+
+
+def test_a_page_by_result_begins_with_what_waits_also_where_nothing_has_ended(shop: RunSite) -> None:
+    assert [entry.name for entry in Search(shop.context, sort="result").page(1, 3).entries] == ["bad", "slow", "odd"]
+
+
+def test_what_cannot_be_sent_comes_before_what_failed(shop: RunSite) -> None:
+    shop.client.hset(shop.keys.entry("odd"), "definition", "{")
+
+    assert call(shop.app, "list", "--sort", "result", "--names").stdout.split()[:2] == ["odd", "bad"]
+
+
+def test_a_result_has_a_colour_on_a_terminal(shop: RunSite) -> None:
+    found = CliRunner().invoke(redisbeater, ["list"], obj=SimpleNamespace(app=shop.app), color=True).output
+
+    for word, colour in (("failed", "red"), ("waits", "yellow"), ("unstable", "yellow"), ("never", "blue")):
+        assert click.style(word, fg=colour) in found
+
+
+def test_show_says_what_runs_now_beside_what_failed(shop: RunSite) -> None:
+    shop.send("now", "bad")
+    shop.start("now", holder="w1:2:b")
+
+    assert "failed 2x: ValueError: no feed; running for 0 ms" in call(shop.app, "show", "bad").output
 
 
 def test_the_json_of_an_entry_has_its_result(shop: RunSite) -> None:
@@ -780,3 +905,139 @@ def test_redbeat_reads_an_entry_of_which_the_last_run_left_late(
     app.conf.redbeat_redis_url = app.conf.redisbeater_redis_url
 
     assert RedBeatSchedulerEntry.from_key(f"{prefix}report", app=app).total_run_count == 1
+
+
+# -- status and health
+
+
+def fail(site: RunSite, *names: str) -> None:
+    """Let the last run of each of some new entries fail, one after another."""
+    for name in names:
+        site.create(name)
+        end(site, f"run of {name}", name=name)
+
+
+def problems(site: RunSite, **terms: Any) -> tuple[str, ...]:
+    """Return what health says of the runs of the schedule."""
+    found = ScheduleStore(site.app).health(**terms)
+    checks = {"results", "workers"}
+    return tuple(problem for check, problem in zip(found.failed, found.problems) if check in checks)
+
+
+def test_status_says_how_many_entries_fail_and_how_many_runs_wait(shop: RunSite) -> None:
+    found = ScheduleStore(shop.app).status()
+
+    assert (found.failed, found.unstable, found.unstarted) == (1, 1, 1)
+    assert "results    1 failed, 1 unstable, 1 run unstarted\n" in call(shop.app, "status").output
+
+
+def test_the_json_of_status_has_how_many_entries_fail(shop: RunSite) -> None:
+    found = json.loads(call(shop.app, "status", "--json").output)
+
+    assert {name: found[name] for name in ("failed", "unstable", "unstarted")} == {
+        "failed": 1, "unstable": 1, "unstarted": 1,
+    }  # fmt: skip
+
+
+def test_status_says_nothing_of_results_where_all_is_well(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+
+    assert "results" not in call(site.app, "status").output
+
+
+def test_strict_health_names_the_entries_that_failed(site: RunSite) -> None:
+    fail(site, "a", "b")
+
+    assert problems(site, strict=True) == ("2 failed: b, a",)
+    assert "2 failed: b, a" in call(site.app, "health", "--strict").output
+
+
+def test_strict_health_names_five_entries_and_how_many_more_failed(site: RunSite) -> None:
+    fail(site, *"abcdefg")
+
+    assert problems(site, strict=True) == ("7 failed: g, f, e, d, c and 2 more",)
+
+
+def test_strict_health_allows_as_many_failed_entries_as_it_is_told(site: RunSite) -> None:
+    fail(site, "a", "b")
+
+    assert problems(site, strict=True, max_failed=2) == ()
+    assert problems(site, strict=True, max_failed=1) == ("2 failed: b, a",)
+    assert "failed" not in call(site.app, "health", "--strict", "--max-failed", "2").output
+
+
+def test_plain_health_is_about_the_schedule_alone(site: RunSite) -> None:
+    fail(site, "a")
+    site.send("b", "a")
+    site.clock.go_on(31)
+
+    assert problems(site) == ()
+
+
+def test_workers_that_do_not_report_are_seen_from_the_first_run_that_waits(site: RunSite) -> None:
+    site.send("a")
+    assert problems(site, strict=True) == ()
+
+    site.clock.go_on(31)
+    assert problems(site, strict=True) == ("workers do not report: is redisbeater.runs installed there?",)
+
+
+@pytest.mark.parametrize("state", [S.LOST, S.EXPIRED])
+def test_workers_that_do_not_report_are_seen_from_the_first_run_that_nobody_started(
+    site: RunSite, state: State
+) -> None:
+    site.send("a")
+    run = site.runs.run("a")
+    assert run is not None
+    site.runs.lose(run, state)
+
+    assert ScheduleStore(site.app).status().workers_report is False
+
+
+def test_workers_that_have_reported_once_do_report_while_a_run_waits(site: RunSite) -> None:
+    end(site, "a", S.SUCCESS)
+    site.send("b")
+    site.clock.go_on(31)
+
+    assert ScheduleStore(site.app).status().workers_report is True
+
+
+# -- lint
+
+
+def lint(site: RunSite) -> dict[tuple[str, str], str]:
+    """Return what lint says of the runs of entries, by rule and name."""
+    found = json.loads(call(site.app, "lint", "--json").output)
+    return {(each["rule"], each["name"]): f"{each['severity']}: {each['text']}" for each in found}
+
+
+def test_lint_finds_entries_that_fail_each_time_and_those_that_fail_now_and_then(shop: RunSite) -> None:
+    assert ("runs-fail", "bad") not in lint(shop), "two failures may be chance"
+    shop.send("again", "bad")
+    shop.start("again")
+    shop.finish("again", S.FAILURE, error="ValueError: no feed")
+
+    found = lint(shop)
+    assert found["runs-fail", "bad"] == "error: failed 3x: ValueError: no feed"
+    assert found["unstable", "odd"] == "warning: unstable 3 of 4 runs failed: ValueError: no feed"
+    assert {name for rule, name in found if rule in ("runs-fail", "unstable")} == {"bad", "odd"}
+
+
+def test_lint_finds_runs_that_wait_in_a_queue(shop: RunSite) -> None:
+    assert lint(shop)["unstarted", "slow"] == "warning: waits, 1 unstarted: does a worker consume that queue?"
+
+
+def test_lint_says_once_that_workers_do_not_report(site: RunSite) -> None:
+    site.send("a")
+    site.clock.go_on(31)
+
+    found = lint(site)
+    assert found["no-reports", ""] == "error: workers do not report: is redisbeater.runs installed there?"
+    assert {rule for rule, _ in found} == {"no-reports"}
+
+
+def test_lint_leaves_the_runs_of_disabled_entries_alone(shop: RunSite) -> None:
+    for name in ("odd", "slow"):
+        ScheduleStore(shop.app).disable(name)
+
+    assert {name for rule, name in lint(shop) if rule in ("unstable", "unstarted")} == set()

@@ -134,7 +134,7 @@ def test_a_history_without_a_match_does_not_say_that_nothing_is_kept(
     log("a")  # leaves no line, such as that of its creation
     write("a", "one", "SUCCESS", fire_time="23:00:00")
 
-    for selection in (("--state", "FAILURE"), ("--since", "+1d")):
+    for selection in (("--state", "FAILURE"), ("--since", "now")):
         for name in ((), ("a",)):
             words = run(app, "history", *name, *selection).stdout
             assert words == "nothing is kept that --state and --since select; without them all that is kept is shown\n"
@@ -202,11 +202,23 @@ def test_secrets_in_errors_are_blanked(store: ScheduleStore, write: Write) -> No
     assert [run.error for run in store.history("report", states=["FAILURE"])] == ['KeyError: {"password": "***"}']  # type: ignore[union-attr]
 
 
+def test_a_bare_duration_behind_since_means_ago(store: ScheduleStore, app: Celery, write: Write) -> None:
+    store.create("report", "t", 60)
+    write("report", "one", "SUCCESS", fire_time="23:00:00")
+
+    def found(since: str) -> bool:
+        return "SUCCESS" in run(app, "history", "report", "--since", since).stdout
+
+    assert [found("25m"), found("1h")] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (("history", "report", "--state", "FAILED"), "Error: --state: expected BUFFERED, SENT, "),
         (("history", "report", "--since", "soon"), "Error: --since 'soon': expected a time"),
+        (("history", "report", "--since", "last week"), "Error: --since 'last week': expected a time such as 2026-"),
+        (("history", "report", "--since", "+2h"), "Error: --since '+2h': expected a time such as 2026-11-23T09:00, "),
         (("run", "nobody"), "Error: no run 'nobody' is kept; pass a whole id, or 8 characters of its begin"),
     ],
 )
@@ -451,16 +463,20 @@ def test_lint_finds_runs_that_take_longer_than_the_time_between_them(
     assert "no-deadline" not in found
 
 
-def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., Celery]) -> None:
-    app = make_app(redisbeater_track_runs=True, redisbeater_run_history_limit=10_000)
+@pytest.mark.parametrize(
+    ("keeps", "text"), [(True, "runs and tracebacks take up to 324 MB"), (False, "runs take up to 323 MB")]
+)
+def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., Celery], keeps: bool, text: str) -> None:
+    settings = {"redisbeater_run_history_limit": 10_000, "redisbeater_run_tracebacks": keeps}
+    app = make_app(redisbeater_track_runs=True, **settings)
     with ScheduleStore(app).bulk() as bulk:
-        for number in range(36):
+        for number in range(43):
             bulk.upsert(RedisScheduleEntry(f"sync {number}", "t", 60, overlap="skip", app=app, jitter=30))
 
     found = findings(app)
 
     assert found["no-deadline"][1].startswith("overlap skip: a message that is lost holds up the next runs")
-    assert found["memory"][1].startswith("36 entries x 10,000 runs take up to 260 MB of Redis")
+    assert found["memory"][1].startswith(f"43 entries x 10,000 {text} of Redis")
 
 
 def test_lint_finds_fields_that_have_no_effect_without_records(make_app: Callable[..., Celery]) -> None:

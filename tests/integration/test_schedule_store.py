@@ -586,4 +586,3 @@ def test_entries_are_found_by_a_task_as_by_its_name(app: Celery, store: Schedule
     assert [entry.name for entry in store.list(task=report)] == ["a"]
     assert [row.name for row in store.views(task=report).entries] == ["a"]
     assert store.simulate(task=report).entries == 1
-    assert store.is_registered(report)

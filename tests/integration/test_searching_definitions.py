@@ -35,6 +35,8 @@ DEFINITIONS: dict[str, Any] = {
     "no options": {"task": "shop.sync", "options": None},
     "labels": {"task": "shop.sync", "labels": {"team": "a", "kind": "pdf"}},
     "other labels": {"task": "shop.sync", "labels": {"team": "pdf"}},
+    "label of umlauts": {"task": "shop.sync", "labels": {"Team": "Grün"}},
+    "no labels": {"task": "shop.sync", "labels": ["team=a"], "kwargs": {"team": "a"}},
     "umlaut": {"task": "shop.größe", "description": "Straße 5", "options": {"queue": 'say "so"'}},
     "longer": {"task": "shop.report2"},
     "text": '{"\\u0074ask":"sh\\u006fp.report","schedule":{"__type__":"interval","every":60},"enabled" : false}',
@@ -65,7 +67,9 @@ QUERIES: list[dict[str, Any]] = [
     {"states": "disabled"}, {"states": ["disabled", "broken"]}, {"states": ["disabled", "finished"]},
     {"states": "disabled", "task": "shop.report"}, {"states": "enabled", "task": "shop.report"},
     {"states": ["broken"], "text": "report"}, {"text": "ß"}, {"text": "ss"}, {"text": "Ü"}, {"text": "GRÖSSE"},
-    {"text": "o", "task": "shop.sync"}, {"text": "SHOP.", "states": "disabled"}, {"prefix": "un"},
+    {"text": "o", "task": "shop.sync"}, {"text": "team"},
+    {"text": "PDF"}, {"text": "eam=p"}, {"text": "grün"}, {"text": "team=a", "task": "shop.sync"},
+    {"text": "SHOP.", "states": "disabled"}, {"prefix": "un"},
     {"prefix": "un", "task": "shop.sync"}, {"prefix": "b", "text": "report"}, {"prefix": "*"},
 ]  # fmt: skip
 

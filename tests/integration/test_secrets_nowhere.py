@@ -227,9 +227,10 @@ def test_no_run_keeps_or_shows_a_secret(
     assert leaks(str(kept), {}) == []
     shown = [run_in(tracked, *command) for command in COMMANDS_OF_A_RUN]
     web = browse(tracked, auth=token(SECRET, rights=VIEW))
-    for path in ("/", "/history", "/status", f"/run?id={sent.id}", *PAGES_OF_ONE):
+    for path in ("/", "/history", "/history?q=proj", "/status", f"/run?id={sent.id}", *PAGES_OF_ONE):
         page, _, query = path.replace("NAME", "report").partition("?")
         shown += [web.get(f"{twin}?{query}").text for twin in (page, f"{page if page != '/' else '/index'}.json")]
+    assert '"iban":"***"' in "".join(shown)
     assert leaks("".join(shown), {}) == []
 
 

@@ -69,7 +69,7 @@ def test_with_the_right_to_read_alone_pages_are_shown_and_each_change_says_what_
     form = {"was": "report", "every": "5m", "kind": "every", "id": run_id, "confirm": "1"}
     answers = {}
     for action in ACTIONS:
-        if action.path == "/events":
+        if action.path in ("/events", "/entry/revert"):  # the one has no end, the other needs a change in the log
             continue
         name = "gone" if action.path.endswith("restore") else "report"
         sent = {"data": form} if action.method == "POST" else {}

@@ -132,7 +132,7 @@ def test_nothing_is_changed_by_get(app: Celery) -> None:
     web = browse(app)
     for path in CHANGES:
         answer = web.get(f"{path}?name=report&confirm=1")
-        assert answer.status_code == (200 if path == "/entry" else 405), path
+        assert answer.status_code == {"/entry": 200, "/pause": 200, "/entry/revert": 400}.get(path, 405), path
     assert [entry.name for entry in ScheduleStore(app).list() if entry.enabled] == ["report"]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import redis
 from celery import Celery
+from celery.schedules import crontab
 from web_site import BEARER, browse
 
 from redisbeater import RedisScheduler, ScheduleStore
@@ -35,10 +36,10 @@ def test_no_chosen_run_is_left_out(app: Celery, store: ScheduleStore) -> None:
     answer = web.post("/runs/restart", data={"id": [*ids, "nothing"]}, headers=JSON)
     assert answer.status_code == 409
     assert sorted(answer.json()["errors"]) == sorted([*ids, "nothing"])
-    stopped = web.post("/runs/stop", data={"id": [ids[0], ids[1], ids[0]], "note": "by mistake"})
+    stopped = web.post("/runs/stop", data={"id": [ids[0], ids[1], ids[0]], "note": "by mistake", "confirm": "1"})
     assert "2 runs: asked to stop." in stopped.text
     assert {run.id for run in store.runs("report", limit=20) if run.is_to_stop} == {ids[0], ids[1]}
-    assert web.post("/runs/stop", data={"id": "nothing"}).status_code == 404
+    assert web.post("/runs/stop", data={"id": "nothing", "confirm": "1"}).status_code == 404
     assert web.post("/runs/restart", data={"id": [str(number) for number in range(1_001)]}).status_code == 413
 
 
@@ -48,7 +49,7 @@ def test_what_there_was_no_time_for_is_asked_again(
     ids = _sent(store, 2)
     monkeypatch.setattr(actions, "MOST_SECONDS", -1.0)
     web = browse(app)
-    page = web.post("/runs/stop", data={"id": ids, "note": "a <b>"}).text
+    page = web.post("/runs/stop", data={"id": ids, "note": "a <b>", "confirm": "1"}).text
     assert "0 of 2 runs asked to stop" in page
     assert re.findall(r'name="id" value="([^"]+)"', page) == ids
     assert 'name="note" value="a &lt;b&gt;"' in page
@@ -75,14 +76,14 @@ def test_the_head_says_since_when_nobody_leads(
     app: Celery, store: ScheduleStore, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
     web = browse(app)
-    assert "Nobody leads: nothing runs" in web.get("/").text
+    assert "No beat is running. Nothing is being sent." in web.get("/").text
     beat = make_scheduler(app)
     beat.tick()
     assert " leads</span>" in web.get("/").text
     beat.close()
     ended = store.log()[0].last
     assert ended is not None
-    assert f'Nobody leads since <time datetime="{ended:%Y-%m-%dT%H:%M:%SZ}"' in web.get("/status").text
+    assert f'No beat is running since <time datetime="{ended:%Y-%m-%dT%H:%M:%SZ}"' in web.get("/status").text
 
 
 def test_the_head_says_that_a_lock_may_keep_every_beat_from_leading(
@@ -106,3 +107,55 @@ def test_monitors_read_the_schedule_where_that_is_wanted(app: Celery, store: Sch
     assert "redisbeater_runs_active" in answer.text
     assert open_page.get("/metrics", headers={"Host": "evil.example"}).status_code == 400
     assert browse(app).get("/metrics").status_code == 404
+
+
+def test_stop_asks_and_so_does_a_key(app: Celery, store: ScheduleStore) -> None:
+    (run_id,) = _sent(store, 1)
+    web = browse(app)
+    asked = web.post("/runs/stop", data={"id": run_id, "next": "/status"}).text
+    assert re.search(rf"<h1>Stop run <a [^>]*><bdi>{run_id}</bdi></a>\?</h1>", asked)
+    assert '<a class="button plain" href="/status">No, go back</a>' in asked
+    for verb in ("trigger", "disable"):
+        assert "report</bdi>?</h1>" in web.post(f"/entries/{verb}?name=report", data={"ask": "1"}).text
+    assert (store.get("report").enabled, len(store.runs("report"))) == (True, 1)
+    assert not store.run(run_id).is_to_stop
+
+
+def test_a_message_is_green_amber_or_red_by_what_happened(app: Celery, store: ScheduleStore) -> None:
+    (run_id,) = _sent(store, 1)
+    web, found = browse(app), []
+    for path, form in (
+        ("/entries/disable?name=report", {}),
+        ("/entry", {"was": "report", "every": "1h"}),
+        ("/resume", {}),
+        ("/runs/stop", {"id": run_id, "confirm": "1"}),
+    ):
+        said = re.search(r'<div class="said (\w+)"[^>]*>\s*<span><bdi>(.*?)</bdi>', web.post(path, data=form).text)
+        found.append(said and said.groups())
+    assert found[:3] == [
+        ("good", "report: disabled."), ("warn", "report: nothing was changed."), ("warn", "The schedule is not paused.")
+    ]  # fmt: skip
+    assert (found[3][0], found[3][1].partition(":")[0]) == ("warn", "Asked to stop")
+
+
+def test_that_a_run_cannot_be_stopped_is_no_success(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    first, second = _sent(store, 2)
+    for key in client.keys(f"*:run:{first}"):
+        client.hset(key, "state", "SUCCESS")
+    web = browse(app)
+    page = web.post("/runs/stop", data={"id": first, "confirm": "1"}).text
+    assert '<div class="said bad"' in page
+    assert "Not stopped: it had ended before (SUCCESS)." in page
+    page = web.post("/runs/stop", data={"id": [first, second], "confirm": "1"}).text
+    assert '<div class="said bad"' in page
+    assert "1 of 2 runs: not stopped. 1 of 2 runs: asked to stop." in page
+
+
+def test_the_sentence_about_an_entry_has_the_zone_of_the_page(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour="9", minute="0"), timezone="Europe/Vienna")
+    web = browse(app)
+    for path in ("/entry", "/why"):
+        page = web.get(f"{path}?name=report", headers={"Cookie": "redisbeater_zone=utc"}).text
+        assert re.search(r'<p class="lead"><bdi>Waits for its time: [^<]* UTC, in ', page)
+        assert re.search(r" CES?T", page.partition("Definition")[0]) is None
+    assert re.search(r"Waits for its time: [^<]* CES?T, in ", web.get("/entry?name=report").text)

@@ -110,11 +110,11 @@ def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, stor
     assert table is not None
     lines = [[_plain(cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line, re.DOTALL)] for line in
              re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)]  # fmt: skip
-    assert lines[0] == ["When", "What", "Next run before → after", "By", "Note"]
+    assert lines[0] == ["When", "What", "Next run before → after", "By", "Note", "Actions"]
     assert [line[1] for line in lines[1:]] == [
         "disabled", "changed: fields description", "changed: fields schedule", "created"
     ]  # fmt: skip
-    assert [line[3:] for line in lines[1:]] == [["dora", ""], ["carl", ""], ["bert", "later <b>"], ["anna", ""]]
+    assert [line[3:5] for line in lines[1:]] == [["dora", ""], ["carl", ""], ["bert", "later <b>"], ["anna", ""]]
     moved = [re.sub(r"\w{3} (\d+ \w+ )?(?=\d\d:)", "", line[2]) for line in lines[1:]]
     assert moved == ["10:30:00 UTC → none", "", "09:00:00 UTC → 10:30:00 UTC", ""]
 
@@ -128,12 +128,12 @@ def test_more_than_are_counted_are_about_so_many(
             bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, app=app))
     web = browse(app)
     page = web.get("/?task=shop.report").text
-    assert "about 120 match" in _plain(page)
+    assert "about 120 entries" in _plain(page)
     assert "page 1 of about 3" in _plain(page)
-    assert "all about 120 that match" in _plain(page)
+    assert "Select all about 120 matching" in _plain(page)
     data = web.get("/index.json?task=shop.report&page=3").json()
     assert (data["total"], data["is_about"], len(data["entries"])) == (120, False, 20)
-    assert "120" in _plain(re.findall(r'<span class="total quiet">(.*?)</span>', web.get("/").text)[0])
+    assert "120 entries" in _plain(re.findall(r'<span class="total quiet">(.*?)</span>', web.get("/").text)[0])
     assert web.get("/index.json").json()["is_about"] is False
 
 
@@ -214,7 +214,7 @@ def test_a_form_whose_entry_was_deleted_keeps_what_was_typed(app: Celery, store:
     sent = {**form, "was": "report", "if_version": form["version"], "description": "typed for an hour"}
     answer = web.post("/entry", data=sent)
     assert (answer.status_code, 'value="typed for an hour"' in answer.text) == (404, True)
-    assert "it was deleted meanwhile" in answer.text
+    assert "Someone deleted this entry." in answer.text
     program = web.post("/entry", data=sent, headers={"Accept": "application/json"})
     assert (program.status_code, program.json()["status"]) == (404, 404)
 

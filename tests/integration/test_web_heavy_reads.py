@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import http.client
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ import pytest
 import redis
 import uvicorn
 from celery import Celery
+from celery.schedules import crontab
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from support.gate import Gate
@@ -33,7 +36,7 @@ GATES, READ_AT_ONCE, READ_AT_ONCE_FOR_UPCOMING = 1_200, 250, 1_000
 
 HEAVY = (
     "/?sort=last", "/index.json?state=broken&task=shop.report", "/?page=21", "/index.json?q=gate", "/upcoming",
-    "/findings.json", "/forecast", "/bands.json",
+    "/findings.json", "/forecast", "/bands.json", "/find?q=gate",
 )  # fmt: skip
 
 
@@ -214,3 +217,36 @@ def test_only_the_first_of_many_findings_are_shown(
     found = web.get("/findings.json").json()
     assert (len(found["findings"]), found["total"]) == (2, 5)
     assert "and 3 more" in web.get("/findings").text
+
+
+def test_the_findings_of_a_large_schedule_come_after_the_page(
+    app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.hset(f"{prefix}report", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": 1})
+    web = browse(app)
+    assert "not JSON" in web.get("/findings").text, "a small schedule is read at once"
+    monkeypatch.setattr(schedule_views, "MOST_AT_ONCE", 0)
+    first = web.get("/findings").text
+    assert "not JSON" not in first
+    assert "Reading 1 entry" in first
+    assert 'hx-get="/findings?wait=1"' in first, "and without JavaScript a link leads there"
+    assert '<noscript><meta http-equiv="refresh" content="0; url=/findings?wait=1"></noscript>' in first
+    assert "not JSON" in web.get("/findings?wait=1").text
+    part = web.get("/findings?wait=1", headers={"HX-Request": "true"}).text
+    assert ("not JSON" in part, "<h1" in part) == (True, False)
+    assert len(web.get("/findings.json").json()["findings"]) == 1
+
+
+def test_the_link_of_a_herd_leads_to_the_entries_that_run_then(app: Celery, store: ScheduleStore) -> None:
+    with store.bulk() as bulk:
+        for number in range(101):
+            bulk.upsert(RedisScheduleEntry(f"report{number:03}", "shop.report", crontab(hour=3, minute=0), app=app))
+        bulk.upsert(RedisScheduleEntry("later", "shop.report", crontab(hour=3, minute=1), app=app))
+    web = browse(app)
+    page = web.get("/findings").text
+    assert "/entry?name=report%2A" not in page
+    assert "/entries/disable" not in page, "there is no entry report*"
+    (link,) = re.findall(r'href="(/upcoming\?at=[^"]+)"><bdi>report\*', page)
+    names = re.findall(r'class="entry" href="/entry\?name=([^"]+)"', web.get(html.unescape(link)).text)
+    assert sorted(names) == [f"report{number:03}" for number in range(101)]

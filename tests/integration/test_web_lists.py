@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import pytest
 import redis
 import uvicorn
 from celery import Celery
+from celery.schedules import crontab
 from click.testing import CliRunner
 from due import save_due, stored
 from web_site import SECRET, browse
@@ -23,9 +27,12 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.dashboard import pictures as forecasts
+from redisbeater.dashboard.views import schedule as schedule_views
 from redisbeater.management import simulation
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.run import State
+from redisbeater.store.runs import Execution
 from redisbeater.times import from_unix
 
 pytestmark = [
@@ -61,9 +68,10 @@ def test_the_runs_and_lines_of_an_entry_are_filtered_by_its_address(
     assert shown(state="failure") == ["r2"]
     assert shown(worker="celery@w2") == ["r3", "r2"]
     assert shown(since="1h ago", state="SUCCESS,FAILURE") == ["r3", "r2"]
+    assert shown(since="1h", state="SUCCESS,FAILURE") == ["r3", "r2"]
     assert shown(state="LOST") == []
     page = web.get("/entry", params={"name": "a/b & c", "state": "LOST"}).text
-    assert "Nothing is kept that matches." in page
+    assert "No runs match." in page
     assert "<option selected>LOST</option>" in page
     clear = re.search(r'href="([^"]+)">Clear filters', page)
     assert clear is not None
@@ -107,7 +115,7 @@ def test_a_row_says_how_late_its_last_run_was(
     assert {name: row["last_late"] for name, row in rows.items()} == {"late": 3.2, "punctual": 0.0, "delayed": 1.2}
     assert web.get("/entry.json?name=late").json()["last_late"] == 3.2
     page = web.get("/").text
-    assert sorted(re.findall(r"</time>, <span class=\"late\">(.*?)</span>", page)) == ["1.2 s late", "3.2 s late"]
+    assert sorted(re.findall(r"<span class=\"late\">(.*?)</span>", page)) == ["1.2 s late", "3.2 s late"]
 
 
 def test_the_forecast_follows_every_filter_and_is_kept(
@@ -119,10 +127,10 @@ def test_the_forecast_follows_every_filter_and_is_kept(
     store.create("off", "shop.sync", 60.0, enabled=False)
     web = browse(app)
 
-    def runs(query: str = "") -> int:
+    def runs(query: str = "") -> float:
+        """Return the runs of a day; of the whole schedule, whose past is known, the forecast has 18 hours."""
         found = web.get(f"/forecast.json?{query}").json()
-        assert len(found["quarters"]) == 96
-        return int(found["runs"])
+        return float(found["runs"]) * 96 / len(found["quarters"])
 
     counts = {"report eu": 24, "report us": 12, "sync": 48}
     for query, names in {
@@ -131,21 +139,21 @@ def test_the_forecast_follows_every_filter_and_is_kept(
         "label=team%3Da": ["report eu"], "q=ohio": ["report us"], "prefix=report": ["report eu", "report us"],
         "state=disabled": [], "state=enabled&q=sync": ["sync"], "state=deleted": list(counts),
     }.items():  # fmt: skip
-        assert abs(runs(query) - sum(counts[name] for name in names)) <= len(names), query
+        assert abs(runs(query) - sum(counts[name] for name in names)) <= 1.5 * len(names), query
     monkeypatch.setattr(forecasts, "FRESH_TIMES", 1e9)
     runs()
     store.delete("sync")
     assert runs("task=shop.sync&state=") == 0
-    assert runs() > 80, "kept for a minute"
+    assert runs() > 70, "kept for a minute"
     monkeypatch.setattr(forecasts, "MOST_KEPT", 1)
     runs("q=another")
     assert runs() < 40, "another filter took its place"
     page = web.get("/?prefix=report&sort=name").text
     assert 'hx-get="/forecast?prefix=report"' in page
     store.create("minutely", "shop.report", 60.0)
-    assert " 1,4" not in web.get("/").text, "kept for a minute"
+    assert not re.search(r"Next 18 hours: 1,", web.get("/").text), "kept for a minute"
     monkeypatch.setattr(forecasts, "FRESH_TIMES", 0)
-    assert re.search(r"1,4\d\d runs in the next 24 hours", web.get("/").text), "what took no time is made again"
+    assert re.search(r"Next 18 hours: 1,[01]\d\d runs", web.get("/").text), "what took no time is made again"
     assert "Clear filters" in page
 
 
@@ -157,10 +165,73 @@ def test_a_forecast_of_too_many_runs_has_the_first_of_each_entry(
     monkeypatch.setattr(simulation, "MOST_FIRE_TIMES", 5)
     found = browse(app).get("/forecast.json").json()
     assert (found["runs"], found["is_at_least"]) == (7, True)
-    assert found["words"].startswith("At least 7 runs")
-    assert {band["name"]: band["runs"] for band in browse(app).get("/bands.json").json()["entries"]}.keys() == set(
-        "abc"
+    assert "Next 18 hours: at least 7 runs." in found["words"]
+    assert {band["name"] for band in browse(app).get("/bands.json").json()["entries"]} == set("abc")
+
+
+def test_the_timeline_shows_what_has_run_with_what_comes(app: Celery, store: ScheduleStore) -> None:
+    store.create("sync", "shop.sync", 3600.0)
+    runs = Context.of(app).redis.runs
+    for state in (State.SUCCESS, State.FAILURE):
+        execution = Execution(run_id=store.trigger("sync"), name="sync", holder="w:1:a")
+        runs.start(execution)
+        runs.finish(execution, state)
+    web = browse(app)
+    found = web.get("/forecast.json").json()
+    assert found["words"].startswith("Last 6 hours: 2 runs, 1 failed. Next 18 hours: ")
+    assert (len(found["past"]) in (24, 25), len(found["quarters"])) == (True, 72)
+    assert sum((Counter(part) for part in found["past"]), Counter()) == {"good": 1, "bad": 1}
+    page = web.get("/forecast").text
+    (link,) = re.findall(r'<a class="bad" href="(/history[^"]+)">1 failed</a>', page)
+    assert re.findall(r'data-run="(.*?)"', web.get(html.unescape(link)).text) == [execution.run_id]
+    parts = re.findall(r'<a href="(/history[^"]+)" tabindex="-1"><title>[^<]*: 2 runs ended, 1 failed', page)
+    assert "before=" in parts[0]
+    assert page.count('tabindex="0"') == 1, "one stop of the Tab key"
+    filtered = web.get("/forecast.json?q=sync").json()
+    assert (filtered["past"], filtered["words"][:14]) == (None, "Next 24 hours:"), "of a filter only what comes"
+
+
+def test_the_runs_of_a_part_of_the_timeline_are_listed_to_its_end(app: Celery, store: ScheduleStore) -> None:
+    app.conf.timezone = "Europe/Vienna"
+    store.create("minutely", "shop.sync", crontab())
+    day = (datetime.now(timezone.utc) + timedelta(days=1)).replace(hour=2, minute=15, second=0, microsecond=0)
+    web = browse(app)
+    page = web.get("/upcoming", params={"at": day.isoformat(), "within": "900s"}).text
+    times = re.findall(r'<td><time datetime="([^"]+)"', page)
+    assert (times[0], times[-1], len(times)) == (f"{day:%Y-%m-%dT02:15:00Z}", f"{day:%Y-%m-%dT02:29:00Z}", 15)
+    local = day.astimezone(ZoneInfo("Europe/Vienna"))
+    assert f"<h1>Upcoming runs from {local:%a} {local.day} {local:%b %Y %H:15 to %H:30 %Z}</h1>" in page
+    assert f'name="at" value="{local:%Y-%m-%d %H:15}"' in page, "as a person would write it"
+    assert '<option value="900s" selected>15 min</option>' in page
+    assert "9998" in web.get("/upcoming?at=9998-12-31T23:00&within=300000d").text, "no longer than times are planned"
+    again = web.get("/upcoming", params={"at": f"{local:%Y-%m-%d %H:15}", "within": "900s"}).text
+    assert re.findall(r'<td><time datetime="([^"]+)"', again) == times
+
+
+def test_an_entry_that_runs_rarely_has_the_first_lane(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(timezone.utc)
+    store.create("minutely", "shop.sync", 60.0)
+    store.create("hourly", "shop.sync", 3600.0)
+    store.create("weekly", "shop.sync", timedelta(days=7), last_run_at=now - timedelta(hours=3))
+    store.create("monthly", "shop.sync", timedelta(days=30), last_run_at=now - timedelta(days=3))
+    store.create("disabled", "shop.sync", 60.0, enabled=False)
+    web = browse(app)
+    found = web.get("/bands.json").json()
+    assert [band["name"] for band in found["entries"]] == ["weekly", "hourly", "minutely"], (
+        "monthly neither ran nor runs"
     )
+    assert found["entries"][0]["due"] == []
+    assert found["entries"][1]["runs"] == len(found["entries"][1]["due"]) in (17, 18)
+    assert [band["name"] for band in web.get("/bands.json?within=7d").json()["entries"]][:2] == ["weekly", "hourly"]
+    assert web.get("/bands.json?within=1h").json()["entries"][-1]["runs"] in (44, 45)
+    monkeypatch.setattr(schedule_views, "MOST_LANES", 2)
+    first = web.get("/bands").text
+    assert "lanes 1 to 2 of 3" in first
+    (address,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    last = web.get(html.unescape(address)).text
+    assert re.findall(r'class="entry" href="/entry\?name=([^"]+)"', last) == ["minutely"]
 
 
 TEXTS = {

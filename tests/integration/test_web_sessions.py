@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from html import unescape
 from http.cookiejar import CookieJar
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,6 +19,7 @@ from support.servers import Server
 from support.waiting import wait_until
 from web_site import HOST, SECRET, TestClient, browse, served
 
+from redisbeater import ScheduleStore
 from redisbeater.dashboard import basic, create_app, hash_password, hub, token
 
 pytestmark = [
@@ -151,3 +154,84 @@ def test_people_with_passwords_log_out_for_themselves_alone(app: Celery) -> None
         web.post("/login", data={"name": "anna", "secret": "pw"})
     browsers[0].post("/logout")
     assert [status(web) for web in browsers] == [303, 200]
+
+
+def form_of(page: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return where the form of a page is sent to, and its hidden fields."""
+    found = re.search(r'<form method="post" action="([^"]+)" data-still>(.*?)</form>', page, re.DOTALL)
+    assert found, "the page has no form"
+    fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', found[2])
+    return unescape(found[1]), [(unescape(name), unescape(value)) for name, value in fields]
+
+
+def test_a_form_that_comes_after_the_end_of_its_session_is_sent_again_from_the_answer(
+    app: Celery, store: ScheduleStore
+) -> None:
+    web = logged_in(app)
+    cookies = dict(web.cookies)
+    web.cookies.clear()
+    del web.headers["X-Redisbeater"]
+    web.headers["Origin"] = f"http://{HOST}"
+    typed = {"was": "report", "description": 'line 1\n"><script>x</script> {{ 7 * 7 }}', "labels": "", "kind": ""}
+    answer = web.post("/entry?a=1&b=2", data=typed)
+    assert (answer.status_code, store.get("report").description) == (401, "")
+    assert "<h1>Your session has ended</h1>" in answer.text
+    assert 'href="/login?next=%2F" target="_blank">Log in</a>' in answer.text
+    assert "<script>x" not in answer.text
+    action, fields = form_of(answer.text)
+    assert (action, dict(fields)) == ("/entry?a=1&b=2", typed)
+    web.cookies.update(cookies)
+    assert web.post(action, data=dict(fields)).status_code == 200
+    assert store.get("report").description == typed["description"]
+
+
+def test_a_form_that_comes_while_redis_is_away_is_sent_again_from_the_answer(
+    make_app: Callable[..., Celery], server: Server
+) -> None:
+    with Proxy(server.port) as proxy:
+        app = make_app(redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0", redisbeater_retry_period=0)
+        web = logged_in(app)
+        del web.headers["X-Redisbeater"]
+        web.headers["Origin"] = f"http://{HOST}"
+        proxy.refuse()
+        answer = web.post("/entries/disable?name=report", data={"note": "deploy"})
+        assert answer.status_code == 503
+        assert "<h1>Redis cannot be reached</h1>" in answer.text
+        assert "look before you send it again" in answer.text
+        action, fields = form_of(answer.text)
+        assert (action, fields) == ("/entries/disable?name=report", [("note", "deploy")])
+        proxy.heal()
+        assert "report: disabled." in web.post(action, data=dict(fields)).text
+
+
+@pytest.mark.parametrize(
+    ("headers", "data"),
+    [
+        (FORM, {"was": "report"}),
+        ({"Authorization": "Bearer of-nobody-who-is-known"}, {"was": "report"}),
+        ({"Origin": f"http://{HOST}"}, {"was": "report", "secret": SECRET}),
+        ({"Origin": f"http://{HOST}", "HX-Request": "true"}, {"was": "report"}),
+        ({"Origin": f"http://{HOST}", "Content-Type": "text/plain"}, {"was": "report"}),
+    ],
+    ids=["a program", "credentials", "a secret", "a part of a page", "no form"],
+)
+def test_no_other_form_comes_back(app: Celery, headers: dict[str, str], data: dict[str, str]) -> None:
+    answer = browse(app, headers=headers).post("/entry", data=data)
+    assert answer.status_code == 401
+    assert "data-still" not in answer.text
+    assert SECRET not in answer.text
+
+
+def test_an_error_has_head_and_navigation_for_who_is_logged_in_alone(app: Celery) -> None:
+    web = logged_in(app)
+    for path in ("/entry?name=gone", "/nowhere", "/entry"):
+        answer = web.get(path)
+        assert answer.status_code in (400, 404)
+        assert '<nav aria-label="Pages">' in answer.text
+        assert " data-answer" in answer.text
+    web.post("/logout")
+    stranger = web.get("/nowhere")
+    assert (stranger.status_code, "<nav" in stranger.text) == (404, False)
+    for credentials in (SECRET, "wrong-0123456789abcdef"):  # to be told apart they count as an attempt to log in
+        answer = web.get("/nowhere", headers={"Authorization": f"Bearer {credentials}"})
+        assert "<nav" not in answer.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,7 @@ from web_site import browse
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import site as recent_status
 from redisbeater.management.status import UNKNOWN
+from redisbeater.store.quarantine import DECLARATION
 
 pytestmark = pytest.mark.one_server
 
@@ -132,3 +134,17 @@ def test_without_records_of_runs_the_last_hour_is_unknown(make_app: Callable[...
     web = browse(make_app())
     assert web.get("/status.json").json()["last_hour"]["sent"] is None
     assert "0 skipped; runs are not recorded" in web.get("/status").text
+
+
+def test_a_server_that_keeps_nothing_is_amber_and_both_pages_count_the_same_entries(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    store.create("report", "shop.report", 60.0)
+    client.hset(
+        f"{prefix}:broken", f"{DECLARATION}declared", json.dumps({"reason": "no such zone", "application": "shop"})
+    )
+    web = browse(app)
+    page = web.get("/status").text
+    assert '<span class="state warn">none: a restart of the server loses the schedule</span>' in page
+    assert re.search(r'<th scope="row">entries</th><td>2; 1 broken', page)
+    assert web.get("/index.json").json()["total"] == 2

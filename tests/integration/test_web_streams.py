@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
@@ -16,7 +17,7 @@ from web_site import BEARER, HOST, SECRET
 
 from redisbeater.dashboard import create_app, token
 from redisbeater.dashboard import hub as hubs
-from redisbeater.dashboard.hub import MOST_KEPT, MOST_STREAMS, Hub
+from redisbeater.dashboard.hub import MOST_KEPT, MOST_STREAMS, Hub, StatusPoller
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.pausing import LiveChanges
 
@@ -50,6 +51,26 @@ def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..
             return found
 
         assert asyncio.run(told()) == [EVERYTHING, EVERYTHING, b'event: entries\ndata: {"names": ["report"]}\n\n']
+
+
+def test_a_page_hears_of_each_further_entry_that_is_late_and_of_each_fire_time_that_waits(
+    app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hubs, "LOOK_SECONDS", 0.0)
+    store = OperatorStore(app)
+    for name in ("a", "b"):
+        store.create(name, "shop.report", 3600.0)
+    poller = StatusPoller(store)
+
+    def is_told(**due: float) -> bool:
+        for name, ago in due.items():
+            client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": time.time() - ago})
+        return poller.changes().status
+
+    poller.changes()
+    assert [is_told(a=10), is_told(), is_told(b=10), is_told(), is_told(a=-600)] == [True, False, True, False, True]
+    store.pause("deploy")
+    assert [is_told(), is_told(), is_told(b=3700), is_told()] == [True, False, True, False]
 
 
 def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:

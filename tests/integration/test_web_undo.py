@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import datetime, timedelta, timezone
+from html import unescape
 
 import pytest
 import redis
 from celery import Celery
+from celery.schedules import crontab
 from starlette.requests import Request
-from web_site import browse, undo, undo_form
+from web_site import TestClient, browse, undo, undo_form
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, User
@@ -181,3 +184,111 @@ def test_what_is_too_much_to_keep_is_done_and_said_to_be_final(
 def test_the_messages_of_pages_at_two_paths_have_two_cookies(app: Celery) -> None:
     answers = [browse(app, root=root).post("/resume", follow_redirects=False) for root in ("", "/schedule")]
     assert len({name for answer in answers for name in answer.cookies}) == 2
+
+
+def revert_links(page: str) -> list[str]:
+    """Return where the changes of the page of an entry can be reverted, the newest first."""
+    return [unescape(link) for link in re.findall(r'href="(/entry/revert\?[^"]+)"', page)]
+
+
+def answer_yes(web: TestClient, question: str) -> str:
+    """Press the button Revert of a question; return the page that comes."""
+    fields = re.findall(r'<input type="hidden" name="(name|at|if_version)" value="([^"]*)">', question)
+    return web.post("/entry/revert", data={name: unescape(value) for name, value in fields}).text
+
+
+def test_a_change_is_reverted_after_a_question_and_only_the_newest_of_a_field(
+    app: Celery, store: ScheduleStore
+) -> None:
+    store.update("report", schedule=crontab(hour="9", minute="0"), description="first", timezone="Europe/Vienna")
+    before = store.get("report")
+    store.update("report", schedule=300.0, max_runs=7)
+    store.update("report", description="third")
+    store.disable("report")
+    web = browse(app)
+    links = revert_links(web.get("/entry?name=report").text)
+    assert len(links) == 3, "what is disabled, the newest description, and the schedule"
+    question = web.get(links[2]).text
+    assert "Revert the change of <bdi>report</bdi>?" in question
+    assert (question.count("<h1"), question.count('id="main"')) == (1, 1)
+    assert "<html" not in web.get(links[2], headers={"HX-Request": "true"}).text
+    assert [*web.get(links[2].replace("/revert?", "/revert.json?")).json()] == ["name", "changed", "next"]
+    for field in ("schedule", "max_runs"):
+        assert f'<th scope="row"><bdi>{field}</bdi></th>' in question
+    assert store.get("report").max_runs == 7
+    assert "report: reverted max_runs, schedule." in answer_yes(web, question)
+    after = store.get("report")
+    assert (after.schedule, after.max_runs, after.timezone) == (before.schedule, None, "Europe/Vienna")
+    assert (after.description, after.enabled) == ("third", False)
+    for link in links[:2]:
+        answer_yes(web, web.get(link).text)
+    assert (store.get("report").description, store.get("report").enabled) == ("first", True)
+
+
+def test_changes_that_follow_one_another_are_one_line_and_reverted_together(app: Celery, store: ScheduleStore) -> None:
+    for number in range(1, 4):
+        store.update("report", args=[number], by="anna")
+    assert store.log("report")[0].count == 3
+    web = browse(app)
+    (link,) = revert_links(web.get("/entry?name=report").text)
+    assert "report: reverted args." in answer_yes(web, web.get(link).text)
+    assert store.get("report").args == []
+
+
+def test_a_revert_overwrites_nobody(app: Celery, store: ScheduleStore) -> None:
+    store.update("report", description="first")
+    web = browse(app)
+    (link,) = revert_links(web.get("/entry?name=report").text)
+    question = web.get(link).text
+    store.update("report", max_runs=3)
+    assert "<h1>Not possible now</h1>" in answer_yes(web, question)
+    store.update("report", description="second")
+    assert web.get(link).status_code == 422
+    assert store.get("report").description == "second"
+    assert web.get("/entry/revert?name=report&at=yesterday").status_code == 400
+    assert web.post("/entry/revert", data={"name": "report", "at": "2026-01-01T00:00:00+00:00"}).status_code == 400
+
+
+def test_who_may_not_edit_is_offered_no_revert(app: Celery, store: ScheduleStore) -> None:
+    store.update("report", description="first")
+    (link,) = revert_links(browse(app).get("/entry?name=report").text)
+    web = browse(app, headers={**FORM, "X-Name": "oper"}, auth=by_name)
+    assert revert_links(web.get("/entry?name=report").text) == []
+    assert (web.get(link).status_code, web.post(link).status_code) == (403, 403)
+
+
+def test_the_log_keeps_no_former_secret_and_no_long_value(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    store.update("report", kwargs={"api_key": "former-1", "pages": 1})
+    store.update("report", kwargs={"api_key": "newer-22", "pages": 1}, description="x" * 2_000)
+    store.update("report", kwargs={}, description="")
+    lines = client.lrange(f"{prefix}:log:report", 0, -1)
+    assert lines
+    assert not any(word in line for line in lines for word in ("former-1", "newer-22", "xxx"))
+    assert len(revert_links(browse(app).get("/entry?name=report").text)) == 0
+
+
+def test_what_another_program_wrote_into_the_log_is_no_way_to_revert(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    web, log = browse(app), f"{prefix}:log:report"
+    for place, details in enumerate(
+        (
+            {"fields": ["name"], "was": {"name": "other"}},
+            {"fields": ["task"], "was": {"task": 5}},
+            {"fields": ["schedule"], "was": {}},
+            {"fields": ["description"], "was": {"description": {"a": 1}, "enabled": False, "task": "shop.other"}},
+            {"fields": ["jitter"], "was": ["jitter"]},
+            {"fields": ["extra"], "was": {"extra": 1}},
+        )
+    ):
+        client.delete(log)
+        client.lpush(
+            log, f"{1_795_348_800 + place}.000000 1 {1_795_348_800 + place}.000000 changed {json.dumps(details)}"
+        )
+        before = store.get("report").version
+        for link in revert_links(web.get("/entry?name=report").text):
+            assert web.get(link).status_code in (200, 422)
+            answer_yes(web, web.get(link).text)
+        assert store.get("report").version == before

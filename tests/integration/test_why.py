@@ -157,6 +157,42 @@ def test_the_schedule_is_paused(store: ScheduleStore, client: redis.Redis, prefi
     assert say() == f"paused: {expected}"
 
 
+def test_an_entry_that_was_created_disabled_says_who_did_that_and_when(
+    store: ScheduleStore, app: Celery, say: Say
+) -> None:
+    report(store, enabled=False, by="anna@ops1", note="not yet")
+    created = explain(Context.of(app), "report").evidence[0]
+
+    expected = (
+        r'disabled: Disabled since it was created .*:\d\d CES?T by anna@ops1: "not yet"\. It runs once it is enabled\.'
+    )
+    assert re.fullmatch(expected, say())
+    assert created.text == 'created: state disabled by anna@ops1: "not yet"'
+
+
+def test_many_that_were_created_disabled_say_so_too(store: ScheduleStore, app: Celery, say: Say) -> None:
+    with store.bulk(by="anna@ops1") as bulk:
+        for name in ("a", "b"):
+            bulk.upsert(RedisScheduleEntry(name, "shop.report", 60.0, enabled=name == "a", app=app))
+
+    assert say("b").startswith("disabled: Disabled since it was created ")
+    assert [line.text for line in explain(Context.of(app), "a").evidence if "disabled" in line.text] == []
+
+
+@pytest.mark.usefixtures("lead")
+def test_what_comes_during_a_pause_waits_for_its_end(
+    store: ScheduleStore, client: redis.Redis, prefix: str, due: Write, say: Say
+) -> None:
+    report(store)
+    due("report", "2026-11-22T00:00")
+    client.set(f"{prefix}:pause", json.dumps({"since": "2026-11-21T20:00:00+00:00", "by": "anna"}))
+    paused = "paused: The schedule is paused since Sat 21:00:00 CET"
+    assert re.fullmatch(rf"{paused} by anna: its next run, .*CET, in .*, waits for the end\.", say())
+    client.expire(f"{prefix}:pause", 60)
+    due("report", "2126-01-01T00:00")
+    assert say().startswith("waits: Waits for its time: ")
+
+
 def test_it_is_disabled_and_nobody_knows_since_when(store: ScheduleStore, log: Write, say: Say) -> None:
     report(store, enabled=False)
     log("report", ("changed", "2026-11-17T14:02:11"))
@@ -215,7 +251,31 @@ def test_it_is_broken(store: ScheduleStore, app: Celery, client: redis.Redis, pr
     assert say() == "broken: Broken: $.task: expected a task or its name, got 5"
 
     Context.of(app).redis.broken.report("report", "no such schedule")
-    assert re.fullmatch(r"broken: Broken: no such schedule \(since 20.*\+00:00\)", say())
+    assert re.fullmatch(r"broken: Broken: no such schedule \(since .*\d\d:\d\d:\d\d CES?T\)", say())
+
+
+def test_a_broken_entry_says_what_to_do(store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str) -> None:
+    report(store)
+    client.hset(f"{prefix}report", "definition", "{")
+
+    advice = (
+        "To correct it: show report --definition > entry.json, correct that, delete report,"
+        " create --json-file entry.json"
+    )
+    assert store.why("report").advice == advice
+    Context.of(app).redis.broken.report("report", "no JSON")
+    assert store.why("report").advice == f"{advice}. If the reason is gone: broken --retry report"
+    refused = CliRunner().invoke(redisbeater, ["update", "report", "--every", "60s"], obj=SimpleNamespace(app=app))
+    assert (refused.exit_code, advice in refused.output) == (2, True)
+
+
+def test_status_counts_entries_as_broken_that_beat_has_not_met(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    report(store)
+    client.hset(f"{prefix}report", "definition", "{")
+
+    assert (store.status().broken, store.health(strict=True).problems) == (1, ("no leader", "1 broken"))
 
 
 def failing(store: ScheduleStore, client: redis.Redis, prefix: str, retry_at: datetime) -> None:
@@ -672,6 +732,21 @@ def test_the_command_reads_times_as_people_write_them_and_prints_json(
 
     answer = json.loads(result.output)
     assert (answer["verdict"], list(answer)) == ("ran", ["verdict", "sentence", "evidence", "advice"])
+
+
+@pytest.mark.parametrize(("at", "verdict"), [("2d", "ran"), ("+34h", "waits")])
+def test_a_bare_duration_behind_at_means_ago(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str, due: Write, at: str, verdict: str
+) -> None:
+    report(store)
+    ran(client, prefix, "report", "2026-11-20T09:00")
+    due("report", "2026-11-23T09:00")
+
+    result = command(
+        app, "report", "--at", at, "--json", "--now", "2026-11-22T09:00" if at == "2d" else "2026-11-21T23:00"
+    )
+
+    assert json.loads(result.output)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(

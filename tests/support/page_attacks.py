@@ -92,7 +92,9 @@ FIELDS: dict[str, st.SearchStrategy[str]] = {
     "id": usually(*RUNS, "<flash>"),
     "task": usually(TASK),
     "kind": usually("every", "cron", "rrule", "at", "solar", ""),
-    "step": usually("check", ""),
+    "step": usually("check", "", "arguments", "switch", "restore"),
+    "arguments": usually("fields", "json"),
+    "arg.pages": usually("3", "many", '"5"', "***", "[1]"),
     "state": usually("broken", "late", "deleted", "enabled", "SUCCESS,LOST", "skipped"),
     "sort": usually("next", "name", "late"),
     "label": usually("team=shop", "team", "="),
@@ -113,21 +115,25 @@ FORM = (
     "name", "was", "like", "if_version", "kind", "note", "step", "task", "every", "cron", "rrule", "at", "solar",
     "args", "kwargs", "options", "timezone", "start_at", "end_at", "max_runs", "on_finish", "grace", "coalesce",
     "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
-    "labels",
+    "labels", "arguments", "arg.pages",
 )  # fmt: skip
-CHANGE = ("name", "all", "confirm", "until", "undo", "note", "next", "if_version", *FILTERS)
+CHANGE = ("name", "all", "confirm", "ask", "until", "undo", "note", "next", "if_version", *FILTERS)
 
 #: What each page reads of its address, or of its form.
 READS: Mapping[str, tuple[str, ...]] = {
     "/": (*FILTERS, "sort", "page", "name"),
     "/forecast": FILTERS,
-    "/bands": ("within",),
+    "/bands": ("within", "page"),
     "/entry": (*HISTORY, "secrets"),
     "/why": ("name", "at"),
+    "/findings": ("wait",),
     "/new": ("copy",),
     "/entry/edit": ("name",),
+    "/entry/revert": ("name", "at", "if_version", "note"),
     "/upcoming": ("name", "within", "at", "n"),
-    "/history": HISTORY,
+    "/history": (*HISTORY, "q", "error", "id"),
+    "/find": ("q",),
+    "/changes": ("name", "by", "since", "before", "n"),
     "/run": ("id",),
     "/events": ("since",),
     "POST /entry": FORM,
@@ -136,8 +142,8 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/pause": ("note", "until", "next"),
     "/resume": ("note", "next"),
     "/preferences": ("zone", "theme", "next"),
-    "/runs/stop": ("id", "note", "next"),
-    "/runs/restart": ("id", "note", "next"),
+    "/runs/stop": ("id", "all", "confirm", "note", "next"),
+    "/runs/restart": ("id", "all", "confirm", "note", "next"),
     "/login": ("name", "secret", "next"),
 }
 #: Without these a page says only that they are missing.

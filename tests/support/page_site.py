@@ -43,7 +43,7 @@ RIGHTS = {"viewer": VIEW, "operator": OPERATE, "editor": ALL}
 
 #: What changes the schedule, and the right that this takes.
 CHANGES = {
-    **dict.fromkeys(("/entry", "/entries/delete", "/entries/restore"), Right.EDIT),
+    **dict.fromkeys(("/entry", "/entry/revert", "/entries/delete", "/entries/restore"), Right.EDIT),
     **dict.fromkeys((f"/entries/{verb}" for verb in ("enable", "disable", "trigger", "skip-next")), Right.OPERATE),
     **dict.fromkeys(("/pause", "/resume", "/undo", "/runs/stop", "/runs/restart"), Right.OPERATE),
 }

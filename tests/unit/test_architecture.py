@@ -113,7 +113,6 @@ FEWEST_LINES, FEWEST_FILES = 60, 4
 SHORT = {
     "clock": "every floor above reads this clock and waits by these delays",
     "host_name": "the page and the server of a beat both ask, and neither knows the other",
-    "management.registered": "lint, triggers and the command line ask which tasks there are",
     "serving": "every process imports it with the package",
     "testing.pytest_plugin": "pytest loads it by its name",
 }

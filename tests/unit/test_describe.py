@@ -33,8 +33,8 @@ BY_THE_CLOCK = "(repeating: by the clock, so twice at a time that comes twice wh
         pytest.param("*/5 * * * *", "every 5 minutes", id="every-5-minutes"),
         pytest.param("0,30 * * * *", "at 00 and 30 minutes past every hour", id="twice-an-hour"),
         pytest.param("@hourly", "at 00 minutes past every hour", id="hourly"),
-        pytest.param("0-29 * * * *", "every minute from 00 to 29 minutes past every hour", id="half-of-the-hour"),
-        pytest.param("*/7 * * * *", "every 7 minutes from 00 to 56 minutes past every hour", id="7-is-no-part-of-60"),
+        pytest.param("0-29 * * * *", "every minute from :00 to :29 of every hour", id="half-of-the-hour"),
+        pytest.param("*/7 * * * *", "every 7 minutes from :00 to :56 of every hour", id="7-is-no-part-of-60"),
     ],
 )
 def test_a_crontab_that_means_elapsed_time(text: str, expected: str) -> None:
@@ -62,7 +62,7 @@ def test_a_crontab_that_means_elapsed_time(text: str, expected: str) -> None:
         ),
         pytest.param(
             "*/7 8,10 * * *",
-            "every 7 minutes from 00 to 56 minutes past the hours 08 and 10",
+            "every 7 minutes from :00 to :56 of the hours 08 and 10",
             id="7-is-no-part-of-60-in-some-hours",
         ),
     ],

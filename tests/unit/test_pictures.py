@@ -4,14 +4,18 @@ from pathlib import Path
 from typing import get_args
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from redisbeater.dashboard import pictures
 from redisbeater.dashboard.pictures import (
     HIGHEST,
     LOWEST,
-    band_strip,
-    forecast_strip,
+    TALLEST,
+    Axis,
     history_bars,
+    lane,
     quarters_of,
+    timeline,
     two_weeks,
 )
 from redisbeater.management.simulation import Band, Simulation
@@ -26,16 +30,23 @@ def run(minutes, state=State.SUCCESS, took=1.0):
     return RunBrief(f"run-{minutes}", state, sent, took)
 
 
-def simulation(start, per_moment, **more):
+def drawn(start, per_moment, zone=UTC, minutes=None, **more):
+    """Return the timeline of a simulation, in a zone."""
     per_second = {int(moment.timestamp()): runs for moment, runs in per_moment.items()}
-    end = start + timedelta(days=1)
-    return quarters_of(Simulation(start=start, end=end, zone=UTC, entries=1, per_second=per_second, **more))
+    begin = start.replace(minute=start.minute // 15 * 15, second=0, microsecond=0)
+    end = begin + timedelta(hours=24 if minutes is None else 18)
+    found = Simulation(start=start, end=end, zone=UTC, entries=1, per_second=per_second, **more)
+    return timeline(quarters_of(found, minutes), zone)
 
 
-def test_the_newest_run_is_the_bar_at_the_right():
+def heights(marks):
+    return [sum(height for _, _, height, _, _ in mark.shapes) for mark in marks]
+
+
+def test_bars_begin_at_the_left_with_the_oldest_run():
     bars = history_bars([run(0), run(1, State.FAILURE), run(2)], UTC).bars
     assert [(bar.run_id, bar.tone, bar.x) for bar in bars] == [
-        ("run-2", "good", 108), ("run-1", "bad", 112), ("run-0", "good", 116),
+        ("run-2", "good", 0), ("run-1", "bad", 4), ("run-0", "good", 8),
     ]  # fmt: skip
 
 
@@ -71,86 +82,155 @@ def test_bars_say_the_same_as_a_sentence():
     assert history_bars([], UTC).words == "no runs recorded"
 
 
-def test_a_cell_of_the_forecast_is_a_quarter_of_an_hour():
-    strip = forecast_strip(simulation(NOON + timedelta(minutes=7), {NOON + timedelta(minutes=29): 3}), VIENNA)
-    (cell,) = strip.cells
-    assert (cell.place, cell.title) == (1, "Fri 13:15 to 13:30: 3 runs")
-    assert (strip.size, strip.labels[:2]) == (96, [(0.0, "13:00"), (12.5, "16:00")])
+def test_a_part_of_the_timeline_is_a_quarter_of_an_hour_and_a_link_with_an_end():
+    parts = drawn(NOON, {NOON + timedelta(minutes=17): 1, NOON + timedelta(minutes=29): 3}, VIENNA).marks
+    assert len(parts) == 96
+    assert parts[1].title == "Fri 13:15 to 13:30: 4 runs, at most 3 in a minute, at 13:29"
+    assert parts[1].link == "/upcoming?at=2026-11-20T12:15:00%2B00:00&within=900s"
+    assert parts[2].title == "Fri 13:30 to 13:45: 0 runs"
 
 
-def test_the_busiest_cell_is_the_darkest_and_a_single_run_is_still_seen():
-    moments = {NOON: 1000, NOON + timedelta(hours=1): 30, NOON + timedelta(hours=2): 1}
-    shades = [cell.shade for cell in forecast_strip(simulation(NOON, moments), UTC).cells]
-    assert shades[0] == 5
-    assert 1 < shades[1] < 5
-    assert shades[2] == 1
+def test_the_height_of_a_part_is_that_of_its_busiest_minute():
+    runs = {NOON + number * timedelta(minutes=1): 1384 for number in range(1440)}
+    runs[NOON + timedelta(hours=15)] = 2768
+    found = heights(drawn(NOON, runs).marks)
+    assert (found[60], {*found[:60], *found[61:]}) == (TALLEST, {TALLEST / 2}), "twice as many in one minute are seen"
 
 
-def test_hours_are_named_where_they_begin():
-    strip = forecast_strip(simulation(NOON + timedelta(minutes=20), {}), UTC)
-    assert strip.labels[:2] == [(3.12, "13:00"), (15.62, "16:00")]
+def test_what_failed_stands_at_the_foot_of_what_has_run():
+    minutes = {NOON - timedelta(minutes=15): {State.SUCCESS: 30, State.LOST: 10}, NOON - timedelta(minutes=10): {}}
+    part = drawn(NOON, {NOON + timedelta(hours=1): 8}, minutes=minutes).marks[23]
+    assert [tone for tone, *_ in part.shapes] == ["bad", "good"]
+    assert [height for _, _, height, *_ in part.shapes] == [TALLEST / 4, TALLEST * 3 / 4], (
+        "40 in 5 minutes are 8 a minute"
+    )
+    assert part.title == "Fri 11:45 to 12:00: 40 runs ended, 10 failed"
+    assert part.link == "/history?since=2026-11-20T11:45:00%2B00:00&before=2026-11-20T12:00:00%2B00:00"
 
 
-def test_a_day_that_is_the_same_all_along_is_of_one_calm_shade():
-    runs = {NOON + number * timedelta(minutes=15): 100 + number % 3 for number in range(96)}
-    assert {cell.shade for cell in forecast_strip(simulation(NOON, runs), UTC).cells} == {3}
+def test_the_quarter_of_an_hour_of_now_is_two_parts():
+    now = NOON + timedelta(minutes=5)
+    found = drawn(now, {now + timedelta(minutes=1): 1}, minutes={NOON: {State.SUCCESS: 5}})
+    assert [mark.title for mark in found.marks[24:26]] == [
+        "Fri 12:00 to 12:05: 5 runs ended",
+        "Fri 12:05 to 12:15: 1 run",
+    ]
+    assert found.marks[24].x + found.marks[24].width == pytest.approx(found.marks[25].x)
+    assert found.axis.now == pytest.approx(found.marks[25].x, abs=0.01)
+    assert len(found.marks) == 97
 
 
-def test_the_forecast_names_its_busiest_minute_and_whose_runs_it_has():
-    words = forecast_strip(simulation(NOON, {NOON: 412}, peak={"report*": 400, "mail": 12}), UTC).words
-    assert words == ("412 runs in the next 24 hours; the busiest minute is 12:00 with 412 runs, 400 of report*.")
-    assert forecast_strip(simulation(NOON, {}), UTC).words == "No runs in the next 24 hours."
+def test_the_timeline_names_what_failed_and_its_busiest_minute_with_links():
+    minutes = {NOON - timedelta(hours=6): {State.SUCCESS: 900, State.FAILURE: 1}}
+    found = drawn(NOON, {NOON: 412}, minutes=minutes, peak={"report*": 400, "mail": 12})
+    assert found.words == (
+        "Last 6 hours: 901 runs, 1 failed. Next 18 hours: 412 runs. Busiest minute 12:00: 412 runs, 400 of report*."
+    )
+    assert found.failed[1].endswith("&since=2026-11-20T06:00:00%2B00:00")
+    assert found.peak == ("12:00 · 412/min", 25.0, "/upcoming?at=2026-11-20T12:00:00%2B00:00&within=60s")
+    assert [tone for mark in found.marks for tone, *_ in mark.shapes] == ["bad", "good", "busy"]
 
 
-def test_the_forecast_says_that_it_counted_no_further():
-    words = forecast_strip(simulation(NOON, {NOON: 1}, is_at_least=True), UTC).words
-    assert words.startswith("At least 1 run in the next 24 hours")
+def test_the_timeline_says_that_the_past_is_not_recorded():
+    assert drawn(NOON, {}).words == "What has run is not recorded. Next 24 hours: 0 runs."
 
 
-def test_a_change_of_the_clocks_is_a_mark_between_two_cells():
+def test_the_timeline_says_that_it_counted_no_further():
+    assert "Next 24 hours: at least 1 run." in drawn(NOON, {NOON: 1}, is_at_least=True).words
+
+
+def test_hours_are_named_where_they_begin_and_a_change_of_the_clocks_is_marked():
     before = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)
-    strip = forecast_strip(simulation(before, {before + timedelta(hours=3): 1}), VIENNA)
-    assert strip.marks == [12], "at 01:00 UTC the clocks go back, three hours later"
-    assert [text for _, text in strip.labels] == [
-        "00:00",
-        "02:00",
-        "05:00",
-        "08:00",
-        "11:00",
-        "14:00",
-        "17:00",
-        "20:00",
-    ]
-    assert [cell.title for cell in strip.cells] == ["Sun 02:00 to 02:15: 1 run"]
+    found = drawn(before, {before + timedelta(hours=3): 1}, VIENNA)
+    assert found.axis.changes == [12.5], "at 01:00 UTC the clocks go back, three hours later"
+    assert [text for _, text in found.axis.labels][:4] == ["Sun 25", "02:00", "02:00", "04:00"]
+    assert found.axis.labels[3][0] == pytest.approx(100 * 5 / 24, abs=0.01)
+    assert found.marks[12].title == "Sun 02:00 to 02:15: 1 run"
 
 
-def test_the_band_of_an_entry_has_hours_in_a_week_and_shows_the_days_of_rest():
-    quarters = {int((NOON + timedelta(minutes=30 + number)).timestamp()): 2 for number in (0, 15, 24 * 60)}
-    band = Band("report", 6, quarters)
-    strip = band_strip(band, NOON + timedelta(minutes=20), 7, UTC)
-    assert [(cell.place, cell.title) for cell in strip.cells] == [
-        (0, "Fri 12:00 to 13:00: 4 runs"),
-        (24, "Sat 12:00 to 13:00: 2 runs"),
+AXIS = Axis(NOON - timedelta(hours=6), NOON + timedelta(hours=18), NOON, VIENNA)
+
+
+def ticks(*moments):
+    return [int(moment.timestamp()) for moment in moments]
+
+
+def test_a_lane_draws_runs_with_their_length_and_what_comes_as_ticks():
+    ended = NOON - timedelta(hours=3)
+    past = RunBrief("b", State.FAILURE, ended, 1800.0, ended, ended + timedelta(hours=1), ended + timedelta(minutes=30))
+    running = RunBrief("c", State.STARTED, NOON, 5.0, NOON, None, NOON - timedelta(minutes=30))
+    due = ticks(NOON + timedelta(hours=6), NOON + timedelta(hours=12))
+    found = lane(Band("report", 2, due[0]), due, [running, past], AXIS)
+    hour = 100 / 24
+    assert [(mark.shapes[0][0], round(mark.x / hour, 3), round(mark.width / hour, 3)) for mark in found.marks] == [
+        ("bad", 3.5, 0.5), ("busy", 5.5, 0.5), ("busy", 12, 0.048), ("busy", 18, 0.048),
+    ]  # fmt: skip
+    assert [mark.link for mark in found.marks[1:3]] == [
+        "/run?id=c",
+        "/upcoming?at=2026-11-20T18:00:00%2B00:00&within=1s",
     ]
-    assert (strip.size, strip.rests, strip.words) == (168, [(12, 24), (36, 24)], "report: 6 runs")
-    assert [cell.place for cell in band_strip(band, NOON, 1, UTC).cells] == [2, 3]
+    assert found.marks[2].title == "Fri 19:00, to come"
+    assert found.words == "0 of 2 succeeded, last FAILURE Fri 10:00, 2 runs to come, next Fri 19:00"
+    assert (found.runs, found.next) == (2, NOON + timedelta(hours=6))
+
+
+def test_runs_that_lie_close_together_are_one_bar_in_a_lane():
+    every_minute = [NOON + timedelta(minutes=number) for number in range(60)]
+    due = ticks(*every_minute, NOON + timedelta(hours=10))
+    (mark,) = lane(Band("a", 61, due[0]), due, [], AXIS).marks
+    assert [(tone, round(x, 1), round(width, 1)) for tone, _, _, x, width in mark.shapes] == [
+        ("coming", 25.0, 4.1),
+        ("busy", 66.7, 0.2),
+    ]
+    assert (mark.title, mark.link) == ("61 runs until Sat 07:00", "/upcoming?name=a")
+
+
+def test_a_lane_of_very_many_runs_is_one_bar_to_its_end(monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_DUE", 3)
+    due = ticks(*(NOON + timedelta(seconds=number) for number in range(3)))
+    found = lane(Band("a", 64_800, due[0]), due, [], AXIS)
+    assert (round(found.marks[0].shapes[0][4]), found.runs) == (75, 64_800)
+
+
+def test_a_lane_says_where_the_runs_are_that_it_does_not_draw():
+    runs = [run(minutes) for minutes in range(30)]
+    mark = lane(Band("a b", 0, 0), [], runs, AXIS).marks[0]
+    assert mark.title == "The runs before the newest 30 are in the history"
+    assert mark.link == "/history?name=a%20b&before=2026-11-20T11:31:00%2B00:00"
+    assert mark.width == pytest.approx(AXIS.place(NOON - timedelta(minutes=29)))
+    assert len(lane(Band("a b", 0, 0), [], runs[:29], AXIS).marks) == 29
+
+
+def test_what_lies_outside_of_a_lane_is_cut():
+    before = NOON - timedelta(hours=7)
+    old, long = (
+        RunBrief("a", State.SUCCESS, before, span, before, before + timedelta(seconds=span), before)
+        for span in (60.0, 7200.0)
+    )
+    (mark,) = lane(Band("a", 0, 0), [], [long, old], AXIS).marks
+    assert (mark.x, round(mark.width, 2)) == (0.0, round(100 / 24, 2))
+    assert lane(Band("a", 0, 0), [], [], AXIS).words == "0 runs to come"
 
 
 def test_the_two_weeks_begin_at_the_midnight_of_the_zone():
     fire_time = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
-    strip = two_weeks([fire_time, fire_time + timedelta(days=1)], NOON, VIENNA)
-    assert [cell.place for cell in strip.cells] == [24, 48]
-    assert strip.labels[:2] == [(0.0, "Fri 20"), (7.14, "Sat 21")]
-    assert strip.now == 13.0
-    assert strip.rests == [(24, 24), (48, 24), (192, 24), (216, 24)]
-    assert strip.words == "Fires on 2 of the next 14 days."
+    found = two_weeks("a", [fire_time, fire_time + timedelta(days=1)], NOON, VIENNA)
+    day = 100 / 14
+    assert [round(mark.x / day, 3) for mark in found.lane.marks] == [1.021, 2.021]
+    assert found.axis.labels[:2] == [(0.0, "Fri 20"), (7.14, "Sat 21")]
+    assert found.axis.now == pytest.approx(13 / 24 * day, abs=0.01)
+    assert found.words == "Fires on 2 of the next 14 days."
+    assert found.lane.marks[0].title == "Sat 00:30, to come"
 
 
-def test_what_lies_beyond_a_strip_is_not_drawn():
-    assert two_weeks([NOON + timedelta(days=20)], NOON, UTC).cells == []
+def test_what_lies_beyond_two_weeks_is_not_drawn():
+    found = two_weeks("a", [NOON + timedelta(days=20)], NOON, UTC)
+    assert (found.lane.marks, found.words) == ([], "Fires on none of the next 14 days.")
 
 
 def test_the_present_is_marked_by_elapsed_hours_on_a_day_on_which_the_clocks_change():
     noon = datetime(2026, 3, 29, 12, 0, tzinfo=VIENNA)
-    strip = two_weeks([noon], noon, VIENNA)
-    assert (strip.now, [cell.place for cell in strip.cells]) == (11, [11])
+    found = two_weeks("a", [noon], noon, VIENNA)
+    eleven_hours = 100 * 11 / (24 * 14)
+    assert found.axis.now == pytest.approx(eleven_hours, abs=0.01)
+    assert found.lane.marks[0].x == pytest.approx(eleven_hours)

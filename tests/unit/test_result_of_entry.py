@@ -57,32 +57,94 @@ def test_a_failure_says_how_often_since_when_and_why() -> None:
     assert found.since == ago(119)
 
 
+@pytest.mark.parametrize(
+    ("letters", "words"),
+    [
+        ("SLL", "failed 2x: LOST"), ("X", "failed: no worker had started it before its deadline"),
+        ("SF", "failed: FAILURE"),
+    ],
+)  # fmt: skip
+def test_a_failure_without_an_error_says_what_became_of_the_run(letters: str, words: str) -> None:
+    assert result_of(Ends(letters, NOW), [], NOW).words == words
+
+
+def test_more_failures_in_a_row_than_there_are_letters_are_counted() -> None:
+    assert Ends.from_text(f"{'F' * 30} 1795435200", "1078").failed_in_a_row == 1078
+    assert Ends.from_text(f"S{'F' * 29} 1795435200", "1078").failed_in_a_row == 29
+    assert Ends.from_text(f"{'F' * 30} 1795435200", "odd").times == "30+"
+    assert Ends.from_text(f"{'F' * 30} 1795435200", "1078").times == "1,078"
+
+
+def test_since_when_it_fails_is_not_known_of_more_failures_than_there_are_runs() -> None:
+    runs = [brief(State.FAILURE, age) for age in (60, 120)]
+
+    assert result_of(Ends("FF", ago(59)), runs, NOW).since == ago(119)
+    assert result_of(Ends("FFF", ago(59)), runs, NOW).since is None
+
+
 def test_an_entry_whose_runs_wait_says_where_and_how_many() -> None:
     runs = [brief(State.SENT, age) for age in (5, 31, 300)]
-    found = result_of(Ends("S", ago(400)), runs, NOW, queue="slow")
+    found = result_of(Ends("S", ago(400)), runs, NOW, options={"queue": "slow"})
 
     assert (found.result, found.words, found.waiting_since) == (
         Result.WAITING,
-        "waits in queue slow, 2 unstarted",
+        "waits in queue slow, 3 unstarted",
         ago(300),
     )
+
+
+def test_a_run_waits_once_half_a_minute_has_passed() -> None:
+    assert result_of(Ends("S", NOW), [brief(State.SENT, 29)], NOW).result is Result.OK
+    assert result_of(Ends("S", NOW), [brief(State.SENT, 30)], NOW).result is Result.WAITING
+
+
+def test_a_run_with_a_countdown_waits_from_its_end_on() -> None:
+    def waiting(age: float) -> int:
+        return result_of(Ends("S", NOW), [brief(State.SENT, age)], NOW, options={"countdown": 600}).waiting
+
+    assert [waiting(60), waiting(629), waiting(630)] == [0, 0, 1]
 
 
 def test_a_run_is_running_beside_what_it_usually_takes() -> None:
     done = [brief(State.SUCCESS, age, took=1800.0) for age in (7200, 10800, 14400)]
     found = result_of(Ends("SSS", ago(3600)), [brief(State.STARTED, 540), *done], NOW)
 
-    assert (found.result, found.words) == (Result.RUNNING, "running for 9 min, usually 30 min")
+    assert (found.result, found.words) == (Result.RUNNING, "running 9 of 30 min")
+
+
+def test_a_run_that_has_not_taken_as_long_as_usual_by_far_has_both_units() -> None:
+    done = [brief(State.SUCCESS, age, took=1800.0) for age in (7200, 10800, 14400)]
+
+    assert result_of(Ends("SSS", ago(3600)), [brief(State.STARTED, 5), *done], NOW).words == "running 5.0 s of 30 min"
+
+
+def test_of_an_entry_that_has_not_run_often_nobody_knows_how_long_it_takes() -> None:
+    assert result_of(Ends("S", ago(3600)), [brief(State.STARTED, 540)], NOW).words == "running for 9 min"
 
 
 def test_a_failure_is_said_also_while_the_next_run_goes_on() -> None:
-    assert result_of(Ends("F", ago(60)), [brief(State.STARTED, 5)], NOW).result is Result.FAILED
+    found = result_of(Ends("F", ago(60)), [brief(State.STARTED, 5)], NOW)
+
+    assert (found.result, found.activity) == (Result.FAILED, "running for 5.0 s")
 
 
 def test_a_run_that_began_long_after_it_was_due_was_late() -> None:
-    found = result_of(Ends("S", ago(1)), [brief(State.SUCCESS, 60, fire_time=ago(121))], NOW)
+    runs = [brief(State.SUCCESS, 60, fire_time=ago(121))]
+    found = result_of(Ends("S", ago(1)), runs, NOW, last=ago(121), due=ago(121))
 
     assert (found.result, found.words) == (Result.LATE, "ok, 1 min late")
+
+
+def test_a_jitter_does_not_make_a_run_late() -> None:
+    runs = [brief(State.SUCCESS, 60, fire_time=ago(121))]
+
+    assert result_of(Ends("S", ago(1)), runs, NOW, last=ago(121), due=ago(61)).words == "ok"
+
+
+def test_a_run_that_makes_up_for_an_old_fire_time_is_not_late() -> None:
+    runs = [brief(State.SUCCESS, 60, fire_time=ago(86400)), brief(State.SUCCESS, 121)]
+
+    assert result_of(Ends("SS", ago(1)), runs, NOW, last=ago(121), due=ago(121)).words == "ok"
 
 
 def test_an_entry_that_never_ran_says_so() -> None:
@@ -111,7 +173,7 @@ def test_its_json_has_durations_in_seconds_and_times_as_iso_8601() -> None:
     assert result_of(Ends("F", ago(59)), runs, NOW).as_dict() == {
         "result": "failed", "ends": "F", "ended_at": ago(59).isoformat(), "failed_in_a_row": 1,
         "since": ago(59).isoformat(), "error": "ValueError: no feed", "waiting": 0, "waiting_since": None, "queue": "",
-        "running": None, "usual": None, "longest": None, "late": 0.0,
+        "running": None, "usual": None, "longest": None, "late": None,
     }  # fmt: skip
 
 

@@ -104,10 +104,32 @@ def test_a_time_is_read_in_the_zone(text: str, expected: str) -> None:
         ("fri 09:00", "2026-11-20T08:00:00"),
         ("sat 09:00", "2026-11-21T08:00:00"),
         ("sat 23:45", "2026-11-14T22:45:00"),
+        ("24h", "2026-11-20T22:31:07"),
+        ("1d", "2026-11-20T22:31:07"),
+        ("1h30m", "2026-11-21T21:01:07"),
+        ("2h ago", "2026-11-21T20:31:07"),
+        ("+2h", "2026-11-22T00:31:07"),
+        ("in 2h", "2026-11-22T00:31:07"),
     ],
 )
 def test_a_time_of_the_past_is_the_newest_that_has_passed(text: str, expected: str) -> None:
     assert read_time(text, now=NOW, zone=VIENNA, is_past=True) == datetime.fromisoformat(f"{expected}+00:00")
+
+
+def test_a_text_that_is_no_time_of_the_past_is_refused_with_what_is_one() -> None:
+    with pytest.raises(ValueError, match=r"^'last week': expected a time such as .*, 7d for 7 days ago, or now$"):
+        read_time("last week", now=NOW, zone=VIENNA, is_past=True)
+
+
+@pytest.mark.parametrize("text", ["+2h", "in 2h", "tomorrow", "2026-11-21T23:31:08"])
+def test_a_time_to_come_is_refused_where_it_cannot_be_meant(text: str) -> None:
+    with pytest.raises(ValueError, match=r": expected a time such as .*, 7d for 7 days ago, or now; that is in \d"):
+        read_time(text, now=NOW, zone=VIENNA, is_past=True, may_come=False)
+
+
+@pytest.mark.parametrize("text", ["now", "2h", "23:31:07", "2026-11-21T23:31:07"])
+def test_a_time_that_has_passed_is_accepted_there(text: str) -> None:
+    assert read_time(text, now=NOW, zone=VIENNA, is_past=True, may_come=False) <= NOW
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery.schedules import crontab
+from support.ended_runs import end_runs
 
 from redisbeater.context import Context
 from redisbeater.dashboard import token
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.one_server
 
 PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report", "/upcoming",
-    "/bands", "/history", "/why?name=report", "/findings", "/status", "/forecast", "/nothing",
+    "/bands", "/history", "/why?name=report", "/findings", "/status", "/changes",
+    "/find?q=disable+team=x", "/find?q=report", "/pause", "/forecast", "/nothing",
 )  # fmt: skip
 
 #: The secret of the page on which people log in.
@@ -45,10 +47,11 @@ def test_nothing_is_wrong_with_any_page(site, make_page, axe):
     site.store.disable("mail", until=timedelta(hours=2), note="moving")
     site.store.delete("gone")
     _run_late(site, "slow")
+    (failed,) = end_runs(site.app, "report", "F", traceback="Traceback (most recent call last):\nValueError: no row")
     site.store.pause("deploy")
     page = make_page(bypass_csp=True)  # axe itself is an inline script
     found = {}
-    for path in (*PAGES, f"/run?id={site.store.trigger('report')}"):
+    for path in (*PAGES, f"/run?id={site.store.trigger('report')}", f"/run?id={failed}"):
         answer = page.goto(site.url + path, wait_until="load")
         assert answer.status == (404 if path == "/nothing" else 200), path
         found |= violations(page, axe, path)

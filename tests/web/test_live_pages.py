@@ -8,8 +8,11 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from celery import Celery
 from click.testing import CliRunner
 from playwright.sync_api import Page, Route, expect
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server
 from support.waiting import wait_until
 from walking import create, row, wait_until_live
 
@@ -18,6 +21,9 @@ from redisbeater.dashboard import hub
 
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.one_server
+
+#: What the switch of the updates says while there are none.
+OFF = re.compile(r"^Updates off since \d\d:\d\d:\d\d UTC - resume$")
 
 #: How often a change may be slow on a busy machine before it counts.
 TRIES = 5
@@ -61,7 +67,8 @@ def test_a_change_is_on_the_screen_within_a_second(site, page):
     for word in ("disable", "enable") * TRIES:
         command(site, word, "report")
         done = time.monotonic()
-        wait_until(lambda word=word: state.inner_text() == f"{word}d", "the change on the screen")
+        outcome = {"disable": "disabled", "enable": "never ran"}[word]
+        wait_until(lambda outcome=outcome: state.inner_text() == outcome, "the change on the screen")
         delays.append(time.monotonic() - done)
         if delays[-1] < 1:
             break
@@ -136,13 +143,13 @@ def test_the_row_of_the_keys_is_never_missing_while_rows_are_drawn_again(site, p
     page.keyboard.press("j")
     page.evaluate(WATCH_CURRENT)
     held: list[Route] = []
-    page.route("**/?name=a", lambda route: held.append(route))
-    for command_word, key, current in (("disable", "j", "b"), ("enable", "k", "a")):
-        command(site, command_word, "a")
+    page.route(re.compile(r"/\?name=a&"), lambda route: held.append(route))
+    for word, key, current, outcome in (("disable", "j", "b", "disabled"), ("enable", "k", "a", "never ran")):
+        command(site, word, "a")
         wait_until(lambda: page.evaluate("1") and held, "the page to ask for the row")
         page.keyboard.press(key)
         held.pop().continue_()
-        expect(row(page, "a").locator(".state")).to_have_text(f"{command_word}d")
+        expect(row(page, "a").locator(".state")).to_have_text(outcome)
         expect(page.locator("tr.current")).to_have_attribute("data-entry", current)
     assert page.evaluate("window.currentRows") == [1]
 
@@ -171,10 +178,10 @@ def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, ma
     page.route(asked, lambda route: route.fulfill(status=503))
     site.store.disable("report")
     expect(page.locator("#stale")).to_contain_text(
-        re.compile(r"as of \d\d:\d\d:\d\d UTC: it cannot be read now \(503\)")
+        re.compile(r"^This page cannot be read now \(503\)\. Data from \d\d:\d\d:\d\d UTC; retrying every 5 s\.$")
     )
     expect(page.locator("main")).to_have_css("filter", "grayscale(1)")
-    assert row(page, "report").locator(".state").inner_text() == "enabled"
+    assert row(page, "report").locator(".state").inner_text() == "never ran"
     page.unroute(asked)
     expect(row(page, "report").locator(".state")).to_have_text("disabled")
     expect(page.locator("#stale")).to_be_hidden()
@@ -196,9 +203,9 @@ def test_nothing_moves_while_live_is_switched_off(site, make_page):
     still, moving = make_page(), make_page()
     still.goto(site.url)
     still.click("#live")
-    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
+    expect(still.locator("#live")).to_have_text(OFF)
     still.reload()
-    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
+    expect(still.locator("#live")).to_have_text(OFF)
     expect(still.locator("#forecast figure")).to_be_visible()
     moving.goto(site.url)
     wait_until_live(moving)
@@ -207,7 +214,71 @@ def test_nothing_moves_while_live_is_switched_off(site, make_page):
     site.store.disable("report")
     expect(row(moving, "report").locator(".state")).to_have_text("disabled")
     assert asked == []
-    assert row(still, "report").locator(".state").inner_text() == "enabled"
+    assert row(still, "report").locator(".state").inner_text() == "never ran"
+
+
+def test_with_live_off_no_time_counts_on_and_one_click_goes_on(site, page):
+    create(site, "report")
+    page.clock.install()
+    page.goto(site.url)
+    wait_until_live(page)
+    page.click("#live")
+    relative, clock = row(page, "report").locator("td.when time.relative").first, page.locator("#head time.clock")
+    frozen = relative.inner_text(), clock.inner_text()
+    page.clock.run_for(600_000)
+    assert (relative.inner_text(), clock.inner_text()) == frozen
+    expect(page.locator("#live-state")).to_have_text(re.compile(r"^updates off since \d\d:\d\d:\d\d UTC"))
+    other = page.context.new_page()
+    other.goto(site.url)
+    expect(other.locator("#live")).to_have_text("Live")
+    page.click("#live")
+    expect(page.locator("#live")).to_have_text("Live")
+
+
+def test_while_redis_is_away_all_of_the_page_is_grey_and_says_so(
+    schedule: Celery, server: Server, make_site, make_page
+):
+    with Proxy(server.port) as proxy:
+        schedule.conf.redisbeater_redis_url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        site, page = make_site(), make_page()
+        create(site, "report")
+        page.goto(site.url)
+        wait_until_live(page)
+        shown = page.locator("#head time.clock")
+        proxy.refuse()
+        banner = re.compile(r"^Redis cannot be reached\. Data from \d\d:\d\d:\d\d UTC; retrying every 5 s\.$")
+        expect(page.locator("#stale")).to_have_text(banner)
+        for part in ("main", "#head .facts", "#head .bar", ".foot"):
+            expect(page.locator(part)).to_have_css("filter", "grayscale(1)")
+        expect(page.locator("#live-state")).to_have_text(re.compile(r"^not updated since \d\d:\d\d:\d\d UTC$"))
+        frozen = shown.inner_text()
+        with page.expect_response(lambda answer: answer.status == 503):  # of the next try
+            pass
+        assert shown.inner_text() == frozen
+        proxy.heal()
+        expect(page.locator("#stale")).to_be_hidden()
+        expect(page.locator("#live-state")).to_have_text(re.compile("^live"))
+    make_page.errors.clear()  # the browser logs the status 503, which is meant
+
+
+def test_a_redis_that_hangs_is_said_before_any_request_has_failed(
+    schedule: Celery, server: Server, make_site, make_page, monkeypatch
+):
+    monkeypatch.setattr(hub, "HANGING_SECONDS", 1.0)
+    monkeypatch.setattr(hub, "COMMENT_SECONDS", 1.0)
+    monkeypatch.setattr(hub, "CHECK_SECONDS", 1.0)
+    with Proxy(server.port) as proxy:
+        schedule.conf.redisbeater_redis_url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        schedule.conf.redisbeater_redis_options = {"socket_timeout": 30}
+        site, page = make_site(), make_page()
+        create(site, "report")
+        page.goto(site.url)
+        wait_until_live(page)
+        proxy.swallow()
+        expect(page.locator("#stale")).to_contain_text("Redis does not answer. Data from ", timeout=20_000)
+        proxy.heal()
+        expect(page.locator("#stale")).to_be_hidden()
+    make_page.errors.clear()  # the browser may log the status 503
 
 
 def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page, monkeypatch):

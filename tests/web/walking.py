@@ -13,6 +13,12 @@ def row(page: Page, name: str) -> Locator:
     return page.locator(f'tr[data-entry="{name}"]')
 
 
+def switch(page: Page, name: str, word: str) -> None:
+    """Choose a change of an entry from the menu of its row."""
+    row(page, name).locator("summary").click()
+    row(page, name).get_by_role("button", name=word).click()
+
+
 def create(site, *names: str, **fields) -> None:
     for name in names:
         site.store.create(name, "proj.report", fields.get("schedule", 3600.0))

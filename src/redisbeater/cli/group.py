@@ -26,7 +26,14 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
-from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
+from redisbeater.exceptions import (
+    EntryNotFound,
+    ImproperlyConfigured,
+    RedisBeaterError,
+    RunActive,
+    RunNotFound,
+    StoreError,
+)
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.json_text import unique
@@ -166,6 +173,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _with_address(app: Celery, error: Exception) -> str:
     """Return the text of an error; to one of Redis, add the address and why it refuses changes."""
     text = error_text(app, error)
+    if isinstance(error, RunNotFound) and not error.runs:
+        return f"{text}; history NAME --long shows their ids"
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
     store, text = OperatorStore(app), text.rstrip(".")
@@ -178,7 +187,7 @@ def _with_address(app: Celery, error: Exception) -> str:
 
 def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error; for a name that does not exist also the nearest one that does."""
-    text = shown(error, MOST_ERROR)
+    text = "\nError: ".join(shown(each, MOST_ERROR) for each in (error, *getattr(error, "others", ())))
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
         store = OperatorStore(app)
         names = store.names() if store.count() <= MOST_NAMES else ()
@@ -265,14 +274,14 @@ class Moment(NamedTuple):
     option: str
     text: str
 
-    def read(self, now: datetime, zone: tzinfo, *, is_past: bool = False) -> datetime:
-        """Return the instant; with ``is_past`` the newest that has passed where it may mean several.
+    def read(self, now: datetime, zone: tzinfo, *, is_past: bool = False, may_come: bool = True) -> datetime:
+        """Return the instant, as :func:`~redisbeater.times.read_time` does.
 
         Raises:
-            BadInput: it is no time.
+            BadInput: it is no time, or none that is accepted.
         """
         try:
-            return read_time(self.text, now=now, zone=zone, is_past=is_past)
+            return read_time(self.text, now=now, zone=zone, is_past=is_past, may_come=may_come)
         except ValueError as exc:
             raise BadInput(f"{self.option} {exc}") from exc
 

@@ -67,7 +67,7 @@ _COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "NOTE
     default="",
     help="Only runs in these states, with commas: FAILURE,LOST; or skipped.",
 )
-@click.option("--since", type=MOMENT, help="Only from this time on: 2h ago, 09:00, mon.")
+@click.option("--since", type=MOMENT, help="Only from this time on: 2h, which is 2h ago; 09:00, mon.")
 @click.option("--long", "is_long", is_flag=True, help="With the ids of the runs; do not cut lines to the terminal.")
 @click.option("--follow", is_flag=True, help="Draw it again whenever a run changes, until Ctrl-C.")
 @as_json_lines
@@ -90,13 +90,13 @@ def history(
     \b
     Examples:
       celery -A proj redisbeater history report -n 5
-      celery -A proj redisbeater history --state FAILURE,LOST --since "2h ago"
+      celery -A proj redisbeater history --state FAILURE,LOST --since 24h
       celery -A proj redisbeater history report --long --follow
     """
     context = Context.of(app)
     view = times.view(is_long=is_long)
     zone = view.zone if name is None else zone_of(app, name)
-    start = None if since is None else since.read(view.now, zone, is_past=True)
+    start = None if since is None else since.read(view.now, zone, is_past=True, may_come=False)
     states = [word.lower() if word.lower() == "skipped" else word.upper() for word in states]
 
     def draw() -> None:

@@ -25,7 +25,7 @@ from redisbeater.cli.group import (
     redisbeater,
     times,
 )
-from redisbeater.cli.table import STATE, View, aligned, head, table
+from redisbeater.cli.table import RESULT, STATE, View, aligned, head, table
 from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -57,7 +57,8 @@ def details(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded
     ``defaults``: what it inherits from the settings.
     """
     call = f"{entry.task}({_arguments(entry)})" if entry.task else "-"
-    title = "   ".join([shown(entry.name), shown(call, None), shown(f"{entry.state}, {entry.origin}{_version(entry)}")])
+    state = f"{entry.state_words}, {entry.origin}{_version(entry)}"
+    title = "   ".join([shown(entry.name), shown(call, None), shown(state)])
     return [
         title,
         *(f"  {name:<12} {shown(value, None)}" for name, value in _facts(entry, view, defaults, recorded) if value),
@@ -86,11 +87,12 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
 
 
 def _result(entry: EntryView) -> str:
-    """Return the result of the last runs of the entry, and how long they usually take."""
+    """Return the result of the entry, what its runs do now, and how long they usually take."""
     found = entry.result
     if found is None:
         return ""
-    return "   ".join(filter(None, (found.words, found.usual_words)))
+    activity = f"; {found.activity}" if found.activity and found.activity != found.words else ""
+    return "   ".join(filter(None, (f"{found.words}{activity}", found.usual_words)))
 
 
 def _changed(entry: EntryView, view: View) -> str:
@@ -188,7 +190,7 @@ def _policy(name: str, value: Any) -> str:
     "states",
     type=WORDS,
     default="",
-    help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.",
+    help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted. not-sent stands for failing.",
 )
 @click.option(
     "--result",
@@ -291,7 +293,9 @@ def _deleted_lines(
 
 def _listing(store: OperatorStore, found: Sequence[EntryView], view: View) -> list[str]:
     total = store.count()
-    lines = coloured(table(found, view), [entry.state for entry in found], STATE)
+    results = [entry.result.words.split()[0].strip(",:") if entry.result else "" for entry in found]
+    lines = coloured(table(found, view), results, RESULT)
+    lines = coloured(lines, [entry.state_words for entry in found], STATE)
     is_paused = store.is_paused is not None
     return [head(found, view, total, is_led=store.is_led(), is_paused=is_paused), *lines]
 

@@ -81,12 +81,13 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     for beat in found.standbys:
         yield "standby", f"{beat.name}{_application(beat, found)} (seen {_seconds(view, beat)} ago)"
     yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
-    states = f"broken {found.broken:,}, failing {found.failing:,}"
+    states = f"broken {found.broken:,}, not sent {found.failing:,}"
     if found.leaders:
         yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
     else:
         yield "entries", states
-    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, "runs that nobody starts"))
+    unstarted = "run unstarted" if found.unstarted == 1 else "runs unstarted"
+    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, unstarted))
     if any(number for number, _ in results):
         yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
     if not found.workers_report:
@@ -174,8 +175,8 @@ def _broker(beat: BeatLine, view: View) -> str:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Broken and failing entries are unhealthy, too, workers that do not report runs, and entries whose last run "
-    "failed.",
+    help="Also unhealthy: entries that are broken, whose run cannot be sent, or whose last run failed, and workers "
+    "that do not report runs.",
 )
 @click.option(
     "--max-failed",

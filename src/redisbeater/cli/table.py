@@ -41,7 +41,7 @@ MOST_CELL = 80
 _CUT_FIRST = {"SCHEDULE": 24, RESULT: 28, "TASK": 16, "NAME": 16}
 
 #: States that the head counts, with those that need attention last.
-_COUNTED = ("disabled", "finished", "broken", "failing")
+_COUNTED = ("disabled", "finished", "broken", "not sent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is
     """
     local = view.now.astimezone(view.zone)
     clock = f"now {date_words(local).rpartition(' ')[0]} {local:%H:%M:%S} {zone_text(view.zone)}"
-    states = Counter(entry.state for entry in found)
+    states = Counter(entry.state_words for entry in found)
     number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
     late = sum(1 for entry in found if _lateness(entry, view) >= LATE)
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
@@ -129,7 +129,7 @@ def _cells(entry: EntryView, view: View) -> list[str]:
     schedule = entry.brief or entry.last_error or entry.schedule
     return [
         entry.name,
-        entry.state,
+        entry.state_words,
         entry.result.words if entry.result else "-",
         *_next(entry, view),
         last,

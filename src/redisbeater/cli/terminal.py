@@ -16,6 +16,7 @@ import click
 from redisbeater.cli.table import beginning_of
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreUnavailable
+from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.model.run import STATES
 
 T = TypeVar("T")
@@ -23,11 +24,13 @@ T = TypeVar("T")
 #: Work that takes longer shows its progress.
 MOST_SILENT_SECONDS = 1.0
 
-_COLOURS = {"enabled": "green", "failing": "red", "broken": "red", "finished": "blue", "disabled": "yellow"}
+_COLOURS = {"enabled": "green", "not sent": "red", "broken": "red", "finished": "blue", "disabled": "yellow"}
 
 #: Those of the tones of runs.
 _TONES = {"good": "green", "bad": "red", "warn": "yellow", "busy": "cyan", "quiet": "blue"}
 _COLOURS |= {state.value: _TONES[facts.tone] for state, facts in STATES.items()}
+_COLOURS |= {result.value: _TONES[facts.tone] for result, facts in RESULTS.items()}
+_COLOURS |= {"waits": _COLOURS[Result.WAITING]}
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -38,7 +38,7 @@ from redisbeater.times import clock_words, date_words, relative_words
 
 @redisbeater.command()
 @NAME
-@click.option("--at", type=MOMENT, help="The time that is asked about; default: now.")
+@click.option("--at", type=MOMENT, help="The time that is asked about, such as 24h for 24h ago; default: now.")
 @as_json
 @times
 @command
@@ -49,6 +49,7 @@ def why(app: Celery, name: str, at: Moment | None, as_json: bool, times: Times) 
     Examples:
       celery -A proj redisbeater why report
       celery -A proj redisbeater why report --at "fri 09:00"
+      celery -A proj redisbeater why report --at 24h
     """
     context = Context.of(app)
     view, zone = times.view(), zone_of(app, name)

@@ -31,7 +31,7 @@ from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EntryExists
+from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.management.edit_report import EditReport, value_words
 from redisbeater.management.entry_words import (
     JSON_WORDS,
@@ -40,7 +40,6 @@ from redisbeater.management.entry_words import (
     fields_of_entry,
 )
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.registered import nearest_task, refused_arguments
 from redisbeater.model.fields import (
     JSON,
     WORDS,
@@ -237,7 +236,7 @@ def _show_created(
         print_lines(
             f"  {name:<12} {shown(value, None)}" for name, value in _draft_facts(words, runs, change, view, entry)
         )
-    _warn_of_task(store, app, entry)
+    _warn_of_task(store, entry)
 
 
 def _draft_facts(
@@ -258,15 +257,10 @@ def _moment(run: UpcomingRun, view: View) -> str:
     return f"{date_words(local)} {local:%H:%M:%S %Z}"
 
 
-def _warn_of_task(store: OperatorStore, app: Celery, entry: RedisScheduleEntry) -> None:
+def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
     """Warn of a task that the app does not have, or that does not take the arguments of the entry."""
-    definition = entry.definition()
-    task = definition.task
-    if store.is_registered(task) is False:
-        problem = f"this app has no task {shown(repr(task))}, and workers refuse to run a task that they do not have"
-        click.echo(f"Warning: {problem}{nearest_task(app, task)}", err=True)
-    elif refusal := refused_arguments(app, task, definition.args, definition.kwargs):
-        click.echo(f"Warning: each run will fail, the task does not take these arguments: {shown(refusal)}", err=True)
+    if problem := store.task_problem(entry):
+        click.echo(f"Warning: {problem}", err=True)
 
 
 @redisbeater.command()
@@ -330,15 +324,20 @@ def update(
         (task_options if value is None and field in OPTION_WORDS else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")
-    report = store.edit(
-        name, task_options=task_options, if_version=if_version, dry_run=given.dry_run, **given.author, **fields
-    )
+    try:
+        report = store.edit(
+            name, task_options=task_options, if_version=if_version, dry_run=given.dry_run, **given.author, **fields
+        )
+    except InvalidEntry as exc:
+        if (answer := store.why(name)).verdict != "broken":
+            raise
+        raise BadInput(f"{shown(exc)}. {answer.advice}") from exc
     if given.as_json:
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
         print_lines(_report_lines(report, given.times.view(), dry_run=given.dry_run))
     if any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed):
-        _warn_of_task(store, app, report.entry)
+        _warn_of_task(store, report.entry)
 
 
 def _report_lines(report: EditReport, view: View, *, dry_run: bool) -> Iterator[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
@@ -15,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.address import client_of, here, network_of, root_of
-from redisbeater.dashboard.auth import Login, User, credentials
+from redisbeater.dashboard.auth import Login, Right, User, credentials
 from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.exceptions import StoreError
@@ -45,6 +47,11 @@ class Form:
         return any(field == name for field, _ in self._fields)
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """All fields with their values, in their order."""
+        return self._fields
+
+    @property
     def flat(self) -> dict[str, str]:
         """The first value of each field."""
         return dict(reversed(self._fields))
@@ -72,11 +79,27 @@ async def read_form(request: Request) -> Form:
         raise HTTPException(408, f"the form did not come within {BODY_SECONDS:g} s") from exc
     try:
         text = body.decode()
-        return Form(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        form = Form(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except UnicodeDecodeError as exc:
         raise HTTPException(400, "the form is not UTF-8") from exc
     except ValueError as exc:
         raise HTTPException(413, f"the form has more than {MOST_FIELDS} fields") from exc
+    request.state.form = form
+    return form
+
+
+async def form_to_repeat(request: Request) -> Form | None:
+    """Return the form of a person that was not taken, so that the answer carries it, or None if no person sent one.
+
+    The defences have let it in: no other site has sent it. One with a password or a token is never repeated.
+    """
+    headers = request.headers
+    is_person = not ("Authorization" in headers or "X-Redisbeater" in headers or headers.get("HX-Request") == "true")
+    form: Form | None = getattr(request.state, "form", None)
+    if form is None and is_person and request.method == "POST":
+        with suppress(HTTPException):  # it is none
+            form = await read_form(request)
+    return form if form and is_person and "secret" not in form else None
 
 
 async def _body(request: Request) -> bytes:
@@ -92,37 +115,41 @@ async def _body(request: Request) -> bytes:
 LINES = 50
 
 
+#: Among so many entries the disabled ones are counted at once.
+FEW = 1_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Head:
     """What the head of a page says.
 
     Attributes:
         status: the status of the schedule.
-        pass_age: seconds since the leader's last pass; None: nobody has written one.
         lead_ended: since when nobody leads; None: somebody does, or the log does not say.
         late: how many entries are late; while the schedule is paused, they wait.
+        disabled: how many entries are disabled, as far as is known.
         held: the fire times that wait for the end of a pause; None: the schedule is not paused.
     """
 
     status: Status
-    pass_age: float | None
     lead_ended: datetime | None
     late: int
+    disabled: int
     held: HeldRuns | None
 
 
 async def read_head(req: PageRequest) -> Head:
     """Read what the head of a page says."""
     status = req.status
-    ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
     ended = None if status.is_led else lead_ended(await req.store.log(limit=LINES))
     held, late = None, 0
     if status.pause:
-        held = await req.site.held.get(status)
+        held = await req.site.held.get(status.due, status.pause.since)
     elif status.oldest >= LATE:
         late = (await req.store.late(LATE)).entries
-    age = max(min(ages), 0.0) if ages else None
-    return Head(status=status, pass_age=age, lead_ended=ended, late=late, held=held)
+    key, counter = (status.entries, status.dormant), req.site.disabled
+    disabled = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or 0
+    return Head(status=status, lead_ended=ended, late=late, disabled=disabled, held=held)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -132,7 +159,7 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
     """Return the handler of a route, for users who have its right."""
 
     async def answer(request: Request) -> Response:
-        user = await _user_within_attempts(site, request)
+        user = request.state.user = await _user_within_attempts(site, request)
         if user is None:
             return _ask_to_log_in(site, request, as_json=as_json)
         if action.right not in user.rights:
@@ -144,10 +171,10 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
 
     async def respond(request: Request, user: User, store: AsyncOperatorStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
-        status, zone = await site.store.overview()
-        clock = site.clock(request, status.now.astimezone(zone))
-        req = PageRequest(site=site, store=store, request=request, user=user, status=status, clock=clock)
+        req = await _page_request(site, store, request, user)
         page = await action.answer(req)
+        if action.method == "POST":
+            site.disabled.expire()
         if not isinstance(page, Page):
             return page
         if as_json or (request.method == "POST" and req.wants_json):
@@ -162,6 +189,25 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         return drawn
 
     return answer
+
+
+async def _page_request(site: Site, store: AsyncOperatorStore, request: Request, user: User) -> PageRequest:
+    status, zone = await site.store.overview()
+    clock = site.clock(request, status.now.astimezone(zone))
+    return PageRequest(site=site, store=store, request=request, user=user, status=status, clock=clock)
+
+
+async def head_of_error(site: Site, request: Request) -> dict[str, Any]:
+    """Return the values of head and navigation for the page of an error; none for strangers, or without Redis."""
+    user = getattr(request.state, "user", None)
+    with suppress(StoreError):
+        if user is None and "Authorization" not in request.headers:  # these count as an attempt to log in
+            user = await site.user(request)
+        if user is not None and Right.VIEW in user.rights:
+            mark = await _mark(site, request, as_json=False)
+            req = await _page_request(site, site.store, request, user)
+            return {"req": req, "clock": req.clock, "head": await read_head(req), "mark": mark}
+    return {}
 
 
 async def _mark(site: Site, request: Request, *, as_json: bool) -> str:
@@ -179,13 +225,18 @@ async def _user_within_attempts(site: Site, request: Request) -> User | None:
     return await _attempt(site, request, name, secret, partial(site.user, request))
 
 
+def login_of(site: Site, request: Request) -> str:
+    """Return where a person logs in and comes back from, or an empty text if it is not known."""
+    login = f"{root_of(request)}/login" if isinstance(site.auth, Login) else getattr(site.auth, "login_url", "")
+    return login and f"{login}{'&' if '?' in login else '?'}{urlencode({'next': here(request)})}"
+
+
 def _ask_to_log_in(site: Site, request: Request, *, as_json: bool) -> Response:
-    is_ours = isinstance(site.auth, Login)
-    login = f"{root_of(request)}/login" if is_ours else getattr(site.auth, "login_url", "")
+    login = login_of(site, request)
     wants_page = request.method in ("GET", "HEAD") and not as_json and request.headers.get("HX-Request") != "true"
     if login and wants_page and "Authorization" not in request.headers:
-        return RedirectResponse(f"{login}{'&' if '?' in login else '?'}{urlencode({'next': here(request)})}", 303)
-    if is_ours:
+        return RedirectResponse(login, 303)
+    if isinstance(site.auth, Login):
         raise HTTPException(401, "log in, or send Authorization: Bearer with the token")
     raise HTTPException(401, "nobody is logged in; log in where this page is embedded")
 

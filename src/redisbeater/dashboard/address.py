@@ -72,8 +72,11 @@ def here(request: Request) -> str:
 
     That of a page that answers a form is the first page: its own cannot be asked for again.
     """
-    if request.method == "POST":
-        return f"{root_of(request)}/"
+    return f"{root_of(request)}/" if request.method == "POST" else address_of(request)
+
+
+def address_of(request: Request) -> str:
+    """Return the path and query that a request was sent to, below the mount."""
     root, path = root_of(request), request.url.path
     own = path.removeprefix(root) if path.startswith(f"{root}/") else path
     return f"{root}{own}{'?' if request.url.query else ''}{request.url.query}"

@@ -18,8 +18,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from redisbeater.context import Context
-from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
-from redisbeater.dashboard.address import TRUSTED_PROXIES, read_networks
+from redisbeater.dashboard.access import (
+    endpoint,
+    form_to_repeat,
+    head_of_error,
+    log_in,
+    log_out,
+    login_of,
+    show_login,
+)
+from redisbeater.dashboard.address import TRUSTED_PROXIES, address_of, read_networks
 from redisbeater.dashboard.auth import Auth, Login
 from redisbeater.dashboard.defences import PROTECTION, Attempts, Defences
 from redisbeater.dashboard.hub import Hub
@@ -31,7 +39,7 @@ from redisbeater.dashboard.site import (
     Assets,
     HeavyReads,
     JSONAnswer,
-    RecentHeld,
+    Recent,
     RecentStatus,
     Site,
     form_fields,
@@ -144,13 +152,15 @@ def create_app(
         attempts=Attempts(),
         templates=environment(),
         prefix=config.key_prefix,
+        app=celery_app.main or "proj",
         title=title or celery_app.main or "schedule",
         time_zone=time_zone,
         read_only=read_only,
         allow_any_task=allow_any_task,
         forecasts=Forecasts(heavy),
         status=RecentStatus(store),
-        held=RecentHeld(store),
+        held=Recent(store.held),
+        disabled=Recent(partial(_count_disabled, heavy), times=12),
         hub=Hub(make_store),
         form=form_fields(config),
     )
@@ -162,6 +172,10 @@ def create_app(
     )
     page.router.redirect_slashes = False  # its redirects name scheme and host of the request, which no proxy need keep
     return page
+
+
+async def _count_disabled(store: AsyncOperatorStore) -> int:
+    return (await store.views(1, 1, states="disabled")).total
 
 
 def _own_routes(site: Site) -> list[Route]:
@@ -228,7 +242,15 @@ async def _show_error(site: Site, request: Request, error: Exception) -> Respons
         return JSONAnswer({"error": reason, "status": status, **path}, status, headers)
     cause = error.__cause__ if isinstance(error, HTTPException) else error
     is_refused = isinstance(cause, StoreError) and not isinstance(cause, StoreUnavailable)
-    values = {"status": status, "reason": reason, "is_refused": is_refused}
+    values = {"status": status, "reason": reason, "is_refused": is_refused, "form": None, "is_error": True}
+    if status in (401, 503):
+        values |= {
+            "form": await form_to_repeat(request),
+            "login": login_of(site, request),
+            "sent_to": address_of(request),
+        }
+    elif isinstance(error, (HTTPException, RedisBeaterError)) and status != 429:
+        values |= await head_of_error(site, request)
     answer = site.render(request, "error.html", values, status=status)
     answer.headers.update(headers)
     return answer

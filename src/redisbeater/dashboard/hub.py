@@ -18,6 +18,7 @@ from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.pausing import LiveChanges, Watcher
+from redisbeater.management.search import LATE
 
 logger = get_logger(__name__)
 
@@ -68,7 +69,10 @@ GATHER_SECONDS = 0.5
 LOOK_SECONDS = 5.0
 
 #: A proxy closes a stream that is silent for long.
-COMMENT_SECONDS = 15.0
+COMMENT_SECONDS = 10.0
+
+#: A look that has not ended for so long: Redis hangs, and errors come late.
+HANGING_SECONDS = 8.0
 
 #: Between two looks whether the person of a stream is still logged in.
 CHECK_SECONDS = 5.0
@@ -117,13 +121,20 @@ class _Stream:
     async def heard(self, is_known: Callable[[], Awaitable[bool]]) -> AsyncIterator[LiveChanges]:
         """Yield changes until the session ends, and an empty one now and then if nothing changes."""
         sent_at = checked_at = time.monotonic()
+        check: asyncio.Future[bool] | None = None
         while not self.has_ended:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.ready.wait(), min(CHECK_SECONDS, COMMENT_SECONDS))
             now = time.monotonic()
-            if now - checked_at >= CHECK_SECONDS:
-                checked_at, self.has_ended = now, self.has_ended or not await is_known()
-            elif self.pending or now - sent_at >= COMMENT_SECONDS:
+            if check is None and now - checked_at >= CHECK_SECONDS:
+                check = asyncio.ensure_future(is_known())  # not awaited: it may ask a Redis that hangs
+                check.add_done_callback(lambda _: self.ready.set())
+            elif check is not None and check.done():
+                self.has_ended, checked_at = self.has_ended or not check.result(), now
+                check = None
+                if not self.pending:
+                    self.ready.clear()
+            if not self.has_ended and (self.pending or now - sent_at >= COMMENT_SECONDS):
                 sent_at = now
                 yield self.take()
         yield LiveChanges(status=True)  # the page asks for all, and learns why it gets nothing
@@ -156,7 +167,7 @@ class Hub:
         self._streams: set[_Stream] = set()
         self._thread: threading.Thread | None = None
         self._listens = False
-        self._lingers_until = 0.0
+        self._lingers_until = self._looked_at = 0.0
         self._recent = RecentChanges()
 
     async def mark(self, *, is_opened: bool) -> str:
@@ -212,7 +223,9 @@ class Hub:
             if missed:
                 stream.add(missed)
             async for changes in stream.heard(is_known):
-                yield encoded(changes) if changes else b": still here\n\n"
+                is_hanging = time.monotonic() - self._looked_at >= HANGING_SECONDS
+                quiet = b"event: hanging\ndata: {}\n\n" if is_hanging else b": still here\n\n"
+                yield encoded(changes) if changes else quiet
         finally:
             self._leave(stream)
 
@@ -244,6 +257,7 @@ class Hub:
                 looks.changes()
             self._serve()
             while self._is_awaited():
+                self._looked_at = time.monotonic()
                 self.publish(outage.told(_gathered(watcher, looks)))
         finally:
             watcher.close()
@@ -334,8 +348,10 @@ class StatusPoller:
         self._next = time.monotonic() + LOOK_SECONDS
         status, _ = self._store.overview()
         # Without its end, which is never quite the same when it is read again.
-        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note)
-        head = (status.leader_name, status.broken, status.failing, status.due > 0, pause)
+        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note, self._store.held())
+        late = self._store.late(LATE).entries if status.oldest >= LATE and not pause else 0
+        counts = (status.entries, status.broken, status.failing, status.failed, status.unstable, late)
+        head = (status.leader_name, status.is_hanging, pause, counts, status.unstarted_entries)
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)
         if known is None:

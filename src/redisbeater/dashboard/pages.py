@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from redisbeater.dashboard.site import Site
 
 logger = get_logger(__name__)
+
+
+#: The pages that the head leads to: the path of each, the key behind "g", and its name.
+PAGES = (
+    ("/", "e", "Entries"),
+    ("/upcoming", "u", "Upcoming"),
+    ("/history", "h", "Runs"),
+    ("/findings", "f", "Findings"),
+    ("/status", "s", "Status"),
+    ("/changes", "c", "Changes"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +75,16 @@ class PageRequest:
         return root_of(self.request)
 
     @property
+    def is_json(self) -> bool:
+        """Whether the twin of a page in JSON is asked for."""
+        return self.request.url.path.endswith(".json")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether an open page asks by itself, as something has changed."""
+        return self.request.headers.get("X-Redisbeater-Live") == "1"
+
+    @property
     def wants_json(self) -> bool:
         """Whether the answer to a change is to be JSON, for programs."""
         return "application/json" in self.request.headers.get("Accept", "")
@@ -75,6 +96,12 @@ class PageRequest:
     def queries(self, name: str) -> list[str]:
         """Return all values of a name in the query."""
         return self.request.query_params.getlist(name)
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The filters of a list in its address, by name."""
+        others = ("name", "sort", "size", "page")
+        return {name: value for name, value in self.request.query_params.items() if value and name not in others}
 
     def may(self, right: str) -> bool:
         """Return whether the user has a right; templates show no button without it."""
@@ -119,19 +146,24 @@ class Undo:
     former: Mapping[str, Any]
 
 
+#: What a message tells: that all of it was done, that there is something to know, or that it was not done.
+Tone = Literal["good", "warn", "bad"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flash:
-    """A sentence about what a person has done, and the id of its undo, if there is one."""
+    """A sentence about what a person has done, its tone, and the id of its undo, if there is one."""
 
     text: str
+    tone: str = "good"
     undo_id: str = ""
 
 
-async def flash(req: PageRequest, response: Response, text: str, undo: Undo | None = None) -> None:
+async def flash(req: PageRequest, response: Response, text: str, undo: Undo | None = None, tone: Tone = "good") -> None:
     """Set a flash message for the next page, which offers to undo the change for an hour."""
-    record = _record(req, text, undo)
+    record = _record(req, text, undo, tone)
     if undo is not None and (len(undo.former) > MOST_UNDONE or len(record) > MOST_BYTES):
-        undo, record = None, _record(req, text + TOO_MUCH, None)
+        undo, record = None, _record(req, text + TOO_MUCH, None, "warn")
     flash_id = secrets.token_urlsafe(16)
     try:
         await _keep(req, flash_id, record, UNDO_SECONDS if undo else SECONDS)
@@ -148,7 +180,9 @@ async def read_flash(req: PageRequest) -> Flash | None:
     if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
         return None
     found = await _read(req, flash_id)
-    return Flash(text=str(found["text"]), undo_id=flash_id if found["undo"] else "") if found else None
+    if found is None:
+        return None
+    return Flash(text=str(found["text"]), tone=str(found["tone"]), undo_id=flash_id if found["undo"] else "")
 
 
 def delete_flash(req: PageRequest, response: Response) -> None:
@@ -170,8 +204,8 @@ async def keep_undo(req: PageRequest, undo_id: str, undo: Undo | None) -> None:
         await _keep(req, undo_id, _record(req, "", undo), UNDO_SECONDS)
 
 
-def _record(req: PageRequest, text: str, undo: Undo | None) -> str:
-    return json.dumps({"by": req.user.name, "text": text, "undo": undo and asdict(undo)})
+def _record(req: PageRequest, text: str, undo: Undo | None, tone: Tone = "good") -> str:
+    return json.dumps({"by": req.user.name, "text": text, "tone": tone, "undo": undo and asdict(undo)})
 
 
 async def _keep(req: PageRequest, flash_id: str, record: str, seconds: int) -> None:

@@ -8,8 +8,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 
@@ -17,27 +19,39 @@ from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.simulation import Band, Peak, Simulation
-from redisbeater.model.run import STATES, RunBrief, State
+from redisbeater.model.run import FAILED, STATES, RunBrief, State
 from redisbeater.times import EPOCH, date_words, span_words
 
 logger = get_logger(__name__)
 
 
-#: The forecast has a cell for each quarter of an hour of a day; the two weeks of an entry have one for each hour.
+#: The timeline has a part for each quarter of an hour of a day.
 QUARTER, QUARTERS = timedelta(minutes=15), 96
-HOUR, HOURS = timedelta(hours=1), 14 * 24
+MINUTE, HOUR, WEEKS = timedelta(minutes=1), timedelta(hours=1), timedelta(days=14)
 
-#: How many of its cells the forecast, and the two weeks, have between two labels.
-FORECAST_LABEL, WEEKS_LABEL = 12, 24
+#: How many quarters of the timeline have passed, where runs are recorded: ``minutes()`` has the last six hours.
+PASSED = 24
 
-#: The darkest of the shades of a cell.
-MOST_SHADES = 5
+#: How many seconds the counts of what has passed have each, and how many of them make a part.
+COUNTED = timedelta(minutes=5)
 
-#: A strip whose emptiest cell has this share of the fullest shows no difference, but one shade in the middle.
-EVEN, EVEN_SHADE = 0.9, 3
+#: The pixels of the highest and the lowest part of the timeline, and where its foot is.
+TALLEST, SHALLOWEST, FOOT = 34, 2, 48
 
-#: Where in a strip the last label may begin, so that it fits.
-LAST_LABEL = 0.95
+#: The tones of what has passed, from the foot on.
+TONES = ("bad", "quiet", "warn", "busy", "good")
+
+#: The pixels above what is in a lane, and of that.
+LANE_TOP, LANE_HEIGHT = 4, 14
+
+#: Ticks that are nearer to each other than this percentage of the picture are drawn as one; the width of a single one.
+NEAR, TICK = 0.4, 0.2
+
+#: With more ticks than this a lane is one link, and seconds of a lane that are looked at.
+MOST_TICKS, MOST_DUE = 24, 5_000
+
+#: Where in a picture the last label may begin, in percent, so that it fits.
+LAST_LABEL = 95
 
 #: The pixels of a bar with the gap behind it, and those of the highest and the lowest bar.
 BAR_WIDTH, HIGHEST, LOWEST = 4, 22, 3
@@ -49,56 +63,138 @@ MOST_BARS = 30
 SHORTEST, LONGEST = 0.01, 3600.0
 
 
-class Cell(NamedTuple):
-    """A span of time: its place in the row, how dark it is, 0 to 5, when it begins, and what is in it, in words."""
-
-    place: int
-    shade: int
-    start: datetime
-    title: str
+#: A rectangle: its tone, top and height in pixels, place and width in percent.
+Shape = tuple[str, float, float, float, float]
 
 
-class Strip(NamedTuple):
-    """A row of cells of equal width.
+class Mark(NamedTuple):
+    """A part of a picture that is a link.
 
     Attributes:
-        cells: those that hold runs.
-        size: how many cells wide it is.
-        labels: the texts below it, each with its place in percent.
-        marks: places of clock changes.
-        rests: places where days of the weekend begin, and how many cells those are wide.
-        words: the same as a sentence.
-        now: the place of the present; None: the strip begins with it.
+        x, width: its place and width in percent of the picture.
+        shapes: its rectangles.
+        title: what it is, in words.
+        link: where it leads on this site.
     """
 
-    cells: Sequence[Cell]
-    size: int
-    labels: Sequence[tuple[float, str]]
-    marks: Sequence[int]
-    rests: Sequence[tuple[int, int]]
+    x: float
+    width: float
+    shapes: Sequence[Shape]
+    title: str
+    link: str
+
+
+class Axis(NamedTuple):
+    """The time that a picture shows, and what time it is in it; places are in percent of the picture."""
+
+    begin: datetime
+    end: datetime
+    present: datetime
+    zone: tzinfo
+
+    def place(self, moment: datetime) -> float:
+        """Return where a moment is."""
+        return 100 * (moment - self.begin) / (self.end - self.begin)
+
+    @property
+    def now(self) -> float:
+        """Where the present is."""
+        return round(self.place(self.present), 2)
+
+    @property
+    def labels(self) -> list[tuple[float, str]]:
+        """Places and texts: each ten minutes of an hour, each second hour of a day, each day of a week."""
+        length = self.end - self.begin
+        found = []
+        for local in self._moments(timedelta(minutes=5) if length <= 2 * HOUR else QUARTER):
+            is_midnight = not local.hour and not local.minute
+            is_named = not local.minute % 10 if length <= 2 * HOUR else not local.minute and not local.hour % 2
+            place = round(self.place(local), 2)
+            if (is_midnight or (is_named and length <= 48 * HOUR)) and place < LAST_LABEL:
+                found.append((place, f"{local:%a} {local.day}" if is_midnight else f"{local:%H:%M}"))
+        return found
+
+    @property
+    def changes(self) -> list[float]:
+        """The places at which the clocks change."""
+        pairs = pairwise(self._moments(QUARTER))
+        return [round(self.place(later), 2) for sooner, later in pairs if sooner.utcoffset() != later.utcoffset()]
+
+    def _moments(self, step: timedelta) -> list[datetime]:
+        # Steps of an aware time in a zone are those of its wall clock, and two of one zone differ by their wall clocks.
+        first = EPOCH - (EPOCH - self.begin) // step * step
+        number = (self.end - first) // step + 1
+        return [(first + place * step).astimezone(self.zone) for place in range(number)]
+
+
+class Timeline(NamedTuple):
+    """The last and the next hours.
+
+    Attributes:
+        marks: one for each quarter of an hour; that of now is two.
+        past, coming, busiest: what has run, what will run, and its busiest minute, in words; empty: none.
+        failed: how many runs failed, and the link to them.
+        peak: the label of the busiest minute, its place in percent, and the link to it.
+    """
+
+    axis: Axis
+    marks: Sequence[Mark]
+    past: str
+    failed: tuple[str, str]
+    coming: str
+    busiest: str
+    peak: tuple[str, float, str]
+
+    @property
+    def words(self) -> str:
+        """The same in sentences."""
+        past = ", ".join(filter(None, (self.past, self.failed[0])))
+        return ". ".join(filter(None, (past, self.coming, self.busiest))) + "."
+
+
+class Lane(NamedTuple):
+    """The runs of one entry, how many are to come, the same as a sentence, and when the next one is."""
+
+    name: str
+    marks: Sequence[Mark]
+    runs: int
     words: str
-    now: float | None = None
+    next: datetime | None
 
 
 class Quarters(NamedTuple):
-    """A simulation of 24 hours, as much of it as the forecast shows.
+    """What has run, and a simulation of what will run, as much of it as the page shows.
 
     Attributes:
-        start: when the first quarter of an hour begins.
+        start: when the first quarter of an hour begins that has a part in the future.
+        now: when the simulation begins, and when it ends.
         counts: the runs of each quarter that has any, by its number from 0 on.
+        peaks: the busiest minute of each of them.
         runs: how many there are in all; there are more where ``is_at_least``.
         peak: the busiest minute; None: there is no run.
         whose: the entry, or the family of entries, that has most runs in it, and how many.
-        bands: the entries with the most runs.
+        bands: the entries, those with the fewest runs first.
+        minutes: how many runs ended in which state, by the begin of five minutes; None: they are not known.
+        is_whole: whether it is of the whole schedule; the past of some entries alone is not known.
     """
 
     start: datetime
+    now: datetime
+    end: datetime
     counts: Mapping[int, int]
+    peaks: Mapping[int, Peak]
     runs: int
     is_at_least: bool
     peak: Peak | None
     whose: tuple[str, int]
     bands: Sequence[Band] = ()
+    minutes: Mapping[datetime, Mapping[State, int]] | None = None
+    is_whole: bool = True
+
+    @property
+    def begin(self) -> datetime:
+        """When the timeline begins."""
+        return self.start if self.minutes is None else self.start - PASSED * QUARTER
 
 
 class Bar(NamedTuple):
@@ -123,7 +219,7 @@ def history_bars(runs: Sequence[RunBrief], zone: tzinfo) -> Bars:
     newest = list(runs[:MOST_BARS])
     bars = [
         Bar(
-            x=(MOST_BARS - len(newest) + place) * BAR_WIDTH,
+            x=place * BAR_WIDTH,
             height=_height(run.took),
             tone=STATES[run.state].tone,
             title=_run_words(run, zone),
@@ -134,87 +230,196 @@ def history_bars(runs: Sequence[RunBrief], zone: tzinfo) -> Bars:
     return Bars(bars, _bars_words(newest, zone))
 
 
-def quarters_of(found: Simulation) -> Quarters:
-    """Return a simulation in quarters of an hour, from the one in which it begins."""
-    start = EPOCH + (found.start - EPOCH) // QUARTER * QUARTER
+def quarters_of(found: Simulation, minutes: Mapping[datetime, Mapping[State, int]] | None = None) -> Quarters:
+    """Return a simulation in quarters of an hour, from the one in which it begins, and what ran before it."""
+    start = floor_quarter(found.start)
     first, length = int(start.timestamp()), int(QUARTER.total_seconds())
     counts: Counter[int] = Counter()
+    in_minute: Counter[int] = Counter()
     for second, runs in found.per_second.items():
         counts[(second - first) // length] += runs
+        in_minute[second - second % 60] += runs
+    peaks: dict[int, Peak] = {}
+    for minute, runs in sorted(in_minute.items()):
+        place = (max(minute, first) - first) // length
+        if place not in peaks or runs > peaks[place].runs:
+            peaks[place] = Peak(EPOCH + timedelta(seconds=minute), runs)
     return Quarters(
         start=start,
+        now=found.start,
+        end=found.end,
         counts=counts,
+        peaks=peaks,
         runs=found.runs,
         is_at_least=found.is_at_least,
         peak=found.busiest_minute,
         whose=next(iter(found.peak.items()), ("", 0)),
         bands=found.bands,
+        minutes=minutes,
     )
 
 
-def forecast_strip(found: Quarters, zone: tzinfo) -> Strip:
-    """Return the next 24 hours in quarters of an hour."""
-    strip = _strip(found.counts, found.start, QUARTER, QUARTERS, zone, FORECAST_LABEL)
-    return strip._replace(words=_forecast_words(found, zone))
+def floor_quarter(moment: datetime) -> datetime:
+    """Return when the quarter of an hour of a moment begins."""
+    return EPOCH + (moment - EPOCH) // QUARTER * QUARTER
 
 
-def band_strip(band: Band, start: datetime, days: int, zone: tzinfo) -> Strip:
-    """Return the runs of one entry in a day, in quarters of an hour, or in several, in hours."""
-    step, size, label = (QUARTER, QUARTERS, FORECAST_LABEL) if days == 1 else (HOUR, 24 * days, WEEKS_LABEL)
-    begin = EPOCH + (start - EPOCH) // step * step
-    first, length = int(begin.timestamp()), int(step.total_seconds())
-    counts: Counter[int] = Counter()
-    for second, runs in band.quarters.items():
-        counts[(second - first) // length] += runs
-    return _strip(counts, begin, step, size, zone, label)._replace(words=f"{band.name}: {_runs(band.runs)}")
+def timeline(found: Quarters, zone: tzinfo) -> Timeline:
+    """Return the last and the next hours, a mark for each quarter of an hour.
+
+    Its height is that of the busiest minute; of what has run it is a fifth of the busiest five minutes.
+    """
+    begin, parts = found.begin, passed(found)
+    size = (found.end - begin) / QUARTER
+    most = max([peak.runs for peak in found.peaks.values()] + [part.most for part in parts.values()], default=0)
+    scale, place_of_now = TALLEST / most if most else 0.0, (found.now - begin) / QUARTER
+
+    def mark(first: float, last: float, stack: Iterable[tuple[str, float]], title: str, link: str) -> Mark:
+        x, width, shapes, foot = 100 * first / size, 100 * (last - first) / size, list[Any](), float(FOOT)
+        for tone, value in stack:
+            height = max(round(value * scale, 1), SHALLOWEST)
+            foot -= height
+            shapes.append((tone, foot, height, x, max(width - 0.08, 0.1)))
+        return Mark(x, width, shapes, title, link)
+
+    marks = []
+    for number, part in parts.items():
+        start, end = begin + number * QUARTER, min(begin + (number + 1) * QUARTER, found.now)
+        link = f"/history?since={_address(start)}&before={_address(end)}"
+        marks.append(mark(number, (end - begin) / QUARTER, part.stack, part.words(start, end, zone), link))
+    offset = round((found.start - begin) / QUARTER)
+    for number in range(offset, math.ceil(size)):
+        start, end = max(begin + number * QUARTER, found.now.replace(microsecond=0)), begin + (number + 1) * QUARTER
+        runs, peak = found.counts.get(number - offset, 0), found.peaks.get(number - offset)
+        tone = "busy" if peak is not None and peak == found.peak else "coming"
+        title = f"{_span(start, end, zone)}: {_runs(runs)}{_at_most(peak, runs, zone)}"
+        link = f"/upcoming?at={_address(start)}&within={round((end - start).total_seconds())}s"
+        stack = [(tone, peak.runs)] if peak else []
+        marks.append(mark(max(number, place_of_now), (end - begin) / QUARTER, stack, title, link))
+    peak = found.peak
+    failed = sum(part.tones["bad"] for part in parts.values())
+    ended = f"Last 6 hours: {_runs(sum(part.runs for part in parts.values()))}"
+    to_failed = f"/history?state={','.join(sorted(FAILED))}&since={_address(begin)}"
+    unknown = "What has run is not recorded" if found.is_whole else ""
+    least = "at least " if found.is_at_least else ""
+    return Timeline(
+        axis=Axis(begin, found.end, found.now, zone),
+        marks=marks,
+        past=unknown if found.minutes is None else ended,
+        failed=(f"{failed:,} failed" if failed else "", to_failed),
+        coming=f"Next {round((found.end - found.now) / HOUR)} hours: {least}{_runs(found.runs)}",
+        busiest=_busiest_words(found, zone),
+        peak=_peak_label(peak, (peak.at - begin) / (found.end - begin), zone) if peak else ("", 0.0, ""),
+    )
 
 
-def two_weeks(fire_times: Iterable[datetime], start: datetime, zone: tzinfo) -> Strip:
-    """Return 14 days in hours, from the midnight before ``start`` in the zone."""
-    midnight = start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    # Two times of one zone differ by their wall clocks, not by what elapsed.
-    midnight = midnight.astimezone(EPOCH.tzinfo)
-    counts = Counter((moment - midnight) // HOUR for moment in fire_times)
-    strip = _strip(counts, midnight, HOUR, HOURS, zone, WEEKS_LABEL)
-    days = len({cell.start.date() for cell in strip.cells})
-    words = f"Fires on {days or 'none'} of the next 14 days."
-    return strip._replace(words=words, now=round((start - midnight) / HOUR, 1))
+class Part(NamedTuple):
+    """The runs that ended in a quarter of an hour, by the tones of their states, and how many a minute at most."""
+
+    tones: Counter[str]
+    most: float
+
+    @property
+    def runs(self) -> int:
+        return sum(self.tones.values())
+
+    @property
+    def stack(self) -> list[tuple[str, float]]:
+        """The tones from the foot on, and how high each is."""
+        return [(tone, self.most * self.tones[tone] / self.runs) for tone in TONES if self.tones[tone]]
+
+    def words(self, start: datetime, end: datetime, zone: tzinfo) -> str:
+        failed = f", {self.tones['bad']:,} failed" if self.tones["bad"] else ""
+        return f"{_span(start, end, zone)}: {_runs(self.runs)} ended{failed}"
 
 
-def _strip(counts: Mapping[int, int], start: datetime, step: timedelta, size: int, zone: tzinfo, label: int) -> Strip:
-    # Steps of an aware time in a zone are those of its wall clock; a cell is a span of elapsed time.
-    begins = [(start.astimezone(EPOCH.tzinfo) + place * step).astimezone(zone) for place in range(size)]
-    most = max((counts.get(place, 0) for place in range(size)), default=0)
-    # The first cell has begun already.
-    is_even = most > 1 and min(counts.get(place, 0) for place in range(1, size)) >= EVEN * most
-    shades = {place: EVEN_SHADE if is_even else _shade(runs, most) for place, runs in counts.items()}
-    cells = [
-        Cell(place, shades[place], begin, _cell_words(begin, begin + step, counts[place]))
-        for place, begin in enumerate(begins)
-        if counts.get(place)
+def passed(found: Quarters) -> dict[int, Part]:
+    """Return the runs that ended in each quarter of an hour of the timeline, by its number."""
+    begin, parts = found.begin, dict[int, Part]()
+    if found.minutes is None:
+        return parts
+    for number in range(math.ceil((found.now - begin) / QUARTER)):
+        start = begin + number * QUARTER
+        slots = [found.minutes.get(start + place * COUNTED, {}) for place in range(QUARTER // COUNTED)]
+        tones: Counter[str] = Counter()
+        for state, runs in chain.from_iterable(slot.items() for slot in slots):
+            tones[STATES[state].tone] += runs
+        parts[number] = Part(tones, max(sum(slot.values()) for slot in slots) / (COUNTED / MINUTE))
+    return parts
+
+
+def lane(band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis) -> Lane:
+    """Return the runs of an entry: those that have begun with their length, those to come as ticks.
+
+    Arguments:
+        band: the entry.
+        due: UNIX seconds of its runs to come, in their order.
+        runs: its newest runs, the newest first.
+        axis: the time that the picture shows.
+    """
+    marks, number, zone = list[Mark](), band.runs if len(due) >= MOST_DUE else len(due), axis.zone
+    for run in reversed(runs):
+        started = run.started_at or run.sent_at or run.moment
+        if started is None:
+            continue
+        over = run.finished_at or (started + timedelta(seconds=run.took or 0) if run.is_final else axis.present)
+        x, until = max(axis.place(started), 0.0), min(axis.place(over), axis.now)
+        if until >= 0 and x <= 100:
+            width, tone = max(until - x, TICK), STATES[run.state].tone
+            link = f"/run?id={quote(run.id, safe='', errors='replace')}"
+            marks.append(Mark(x, width, [(tone, LANE_TOP, LANE_HEIGHT, x, width)], _run_words(run, zone), link))
+    name = quote(band.name, safe="", errors="replace")
+    if len(runs) >= MOST_BARS and marks and marks[0].x > 0:
+        x, oldest = marks[0].x, runs[-1].sent_at or runs[-1].moment or axis.present
+        link = f"/history?name={name}&before={_address(oldest)}"
+        shapes: list[Shape] = [("quiet", LANE_TOP + LANE_HEIGHT / 2 - 1, 2, 0, x)]
+        marks.insert(0, Mark(0, x, shapes, f"The runs before the newest {MOST_BARS} are in the history", link))
+    ticks: list[list[float]] = []
+    for second in due:
+        x = axis.place(EPOCH + timedelta(seconds=second))
+        if ticks and x - ticks[-1][1] <= NEAR:
+            ticks[-1][1] = x
+        else:
+            ticks.append([x, x])
+    if len(due) >= MOST_DUE:  # there are more, as near to each other as these
+        ticks[-1][1] = 100.0
+    shapes = [
+        ("coming" if last > first else "busy", LANE_TOP, LANE_HEIGHT, first, max(last - first, TICK))
+        for first, last in ticks
     ]
-    is_days = label * step >= timedelta(days=1)
-    labels = [(round(100 * place / size, 2), text) for place, text in _labels(begins, label, is_days)]
-    marks = [place for place in range(1, size) if begins[place].utcoffset() != begins[place - 1].utcoffset()]
-    days = [place for place in range(size) if not place or begins[place].date() != begins[place - 1].date()]
-    ends = zip(days, [*days[1:], size], strict=True)
-    rests = [(place, end - place) for place, end in ends if is_days and begins[place].weekday() > 4]
-    return Strip(cells, size, labels, marks, rests, "")
+    if len(ticks) > MOST_TICKS or len(due) > len(ticks):
+        title = f"{_runs(number)} until {_day_and_time(axis.end, zone)}"
+        marks.append(Mark(ticks[0][0], ticks[-1][1] - ticks[0][0], shapes, title, f"/upcoming?name={name}"))
+    else:
+        for second, shape in zip(due, shapes):
+            at = EPOCH + timedelta(seconds=second)
+            title, link = f"{_day_and_time(at, zone)}, to come", f"/upcoming?at={_address(at)}&within=1s"
+            marks.append(Mark(shape[3], TICK, [shape], title, link))
+    following = EPOCH + timedelta(seconds=due[0]) if due else None
+    coming = f"{_runs(number)} to come" + (f", next {_day_and_time(following, zone)}" if following else "")
+    past = _bars_words([run for run in runs if run.moment is None or run.moment >= axis.begin], zone) if runs else ""
+    return Lane(band.name, marks, number, ", ".join(filter(None, (past, coming))), following)
 
 
-def _labels(begins: Sequence[datetime], step: int, is_days: bool) -> list[tuple[int, str]]:
-    """Return the texts below a strip and their places: days at midnight, hours on the hour; none that is cut off."""
-    last = len(begins) * LAST_LABEL
-    if is_days:
-        places = [place for place in range(len(begins)) if begins[place].date() != (begins[place] - HOUR).date()]
-        return [(place, f"{begins[place]:%a} {begins[place].day}") for place in places if place < last]
-    first = next((place for place, begin in enumerate(begins) if not begin.minute), 0)
-    return [(place, f"{begins[place]:%H:%M}") for place in range(first, len(begins), step) if place < last]
+class Weeks(NamedTuple):
+    """The runs of an entry in the next two weeks, and the same as a sentence."""
+
+    axis: Axis
+    lane: Lane
+    words: str
 
 
-def _shade(runs: int, most: int) -> int:
-    """Return a shade by the square root of the runs: one run is seen beside a thousand, and much less dark."""
-    return 1 + round((MOST_SHADES - 1) * math.sqrt((runs - 1) / (most - 1))) if most > 1 else MOST_SHADES
+def two_weeks(name: str, fire_times: Sequence[datetime], start: datetime, zone: tzinfo) -> Weeks:
+    """Return 14 days from the midnight before ``start`` in the zone."""
+    # Two times of one zone differ by their wall clocks, not by what elapsed.
+    local = start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    midnight = local.astimezone(timezone.utc)
+    axis = Axis(midnight, midnight + WEEKS, start, zone)
+    within = [moment for moment in fire_times if midnight <= moment < axis.end]
+    due = [(moment - EPOCH) // timedelta(seconds=1) for moment in within]
+    days = len({moment.astimezone(zone).date() for moment in within})
+    drawn = lane(Band(name, len(due), 0), due, [], axis)
+    return Weeks(axis, drawn, f"Fires on {days or 'none'} of the next 14 days.")
 
 
 def _height(seconds: float | None) -> int:
@@ -246,18 +451,36 @@ def _bad_words(run: RunBrief, zone: tzinfo) -> str:
     return str(run.state) if run.moment is None else f"{run.state} {run.moment.astimezone(zone):%a %H:%M}"
 
 
-def _cell_words(begin: datetime, end: datetime, runs: int) -> str:
-    return f"{begin:%a %H:%M} to {end:%H:%M}: {_runs(runs)}"
+def _span(begin: datetime, end: datetime, zone: tzinfo) -> str:
+    return f"{begin.astimezone(zone):%a %H:%M} to {end.astimezone(zone):%H:%M}"
 
 
-def _forecast_words(found: Quarters, zone: tzinfo) -> str:
-    peak = found.peak
+def _day_and_time(moment: datetime, zone: tzinfo) -> str:
+    local = moment.astimezone(zone)
+    return f"{local:%a %H:%M:%S}" if local.second else f"{local:%a %H:%M}"
+
+
+def _at_most(peak: Peak | None, runs: int, zone: tzinfo) -> str:
+    """Return the busiest minute of a part, unless it has all of its runs at once."""
+    return f", at most {peak.runs:,} in a minute, at {peak.at.astimezone(zone):%H:%M}" if peak and runs > 1 else ""
+
+
+def _busiest_words(found: Quarters, zone: tzinfo) -> str:
+    peak, (name, of_name) = found.peak, found.whose
     if peak is None:
-        return "No runs in the next 24 hours."
-    total = f"{'At least ' if found.is_at_least else ''}{_runs(found.runs)} in the next 24 hours"
-    name, of_name = found.whose
+        return ""
     whose = f", {of_name:,} of {name}" if name and of_name < peak.runs else f", all of {name}" if name else ""
-    return f"{total}; the busiest minute is {peak.at.astimezone(zone):%H:%M} with {_runs(peak.runs)}{whose}."
+    return f"Busiest minute {peak.at.astimezone(zone):%H:%M}: {_runs(peak.runs)}{whose}"
+
+
+def _peak_label(peak: Peak, share: float, zone: tzinfo) -> tuple[str, float, str]:
+    link = f"/upcoming?at={_address(peak.at)}&within=60s"
+    return f"{peak.at.astimezone(zone):%H:%M} · {peak.runs:,}/min", round(100 * share, 2), link
+
+
+def _address(moment: datetime) -> str:
+    """Return a time as it stands in an address."""
+    return quote(moment.astimezone(timezone.utc).isoformat(), safe=":")
 
 
 def _runs(number: int) -> str:
@@ -302,36 +525,39 @@ class Forecasts:
         self._kept: dict[str, _Kept] = {}
         self._making: set[asyncio.Task[None]] = set()
 
-    async def get(self, selection: Mapping[str, Any], days: int = 1) -> Quarters:
+    async def get(self, selection: Mapping[str, Any], ahead: timedelta | None = None) -> Quarters:
         """Return the forecast of the entries that a filter selects; make it unless there is a fresh one.
 
         Arguments:
             selection: what ``store.simulate()`` takes to select entries.
-            days: how many days it has.
+            ahead: how far it looks; default: as far as the timeline, which has the past of the whole schedule in it.
         """
-        key = _key(selection, days)
+        key = _key(selection, ahead)
         async with self._lock:
             kept = self._kept.get(key)
             if kept is None or not kept.is_fresh:
                 began = time.monotonic()
-                start = await self._store.clock()
-                simulated = await self._store.simulate(start, start + timedelta(days=days), **selection)
-                found = await run_in_threadpool(quarters_of, simulated)
-                if any(selection.values()):  # only those of the whole schedule are drawn, and they are large
-                    found = found._replace(bands=())
-                kept = _Kept(found, time.monotonic(), time.monotonic() - began)
+                kept = _Kept(await self._simulated(selection, ahead), time.monotonic(), time.monotonic() - began)
                 self._kept.pop(key, None)
                 self._kept[key] = kept
                 while len(self._kept) > MOST_KEPT:
                     del self._kept[next(iter(self._kept))]
             return kept.found
 
+    async def _simulated(self, selection: Mapping[str, Any], ahead: timedelta | None) -> Quarters:
+        start, is_whole = await self._store.clock(), not any(selection.values())
+        minutes = await self._store.minutes() if is_whole and await self._store.tracks_runs() else None
+        left = QUARTERS if minutes is None else QUARTERS - PASSED
+        end = floor_quarter(start) + left * QUARTER if ahead is None else start + ahead
+        found = await run_in_threadpool(quarters_of, await self._store.simulate(start, end, **selection), minutes)
+        return found if is_whole else found._replace(bands=(), is_whole=False)  # no page draws these
+
     async def known(self, selection: Mapping[str, Any]) -> Quarters | None:
         """Return a fresh forecast, or the last one while it is replaced, or None.
 
         Nobody waits for one that takes long.
         """
-        key = _key(selection, 1)
+        key = _key(selection, None)
         kept = self._kept.get(key)
         if kept is None or kept.age > STALE_SECONDS:
             return None
@@ -351,5 +577,5 @@ class Forecasts:
             logger.debug("no forecast was made: %s", exc)
 
 
-def _key(selection: Mapping[str, Any], days: int) -> str:
-    return json.dumps([dict(selection), days], sort_keys=True)
+def _key(selection: Mapping[str, Any], ahead: timedelta | None) -> str:
+    return json.dumps([dict(selection), ahead and ahead.total_seconds()], sort_keys=True)

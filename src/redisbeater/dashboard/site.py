@@ -7,11 +7,11 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment
@@ -27,6 +27,7 @@ from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.display import json_form
+from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
@@ -70,11 +71,13 @@ class Clock:
         now: the time of the Redis server, in the zone of entries without their own.
         choice: one of ``CHOICES``, or an IANA name.
         fixed: the zone of all times; None: each entry's own.
+        is_relative: whether a list shows how far its times are from now, and not the times.
     """
 
     now: datetime
     choice: str
     fixed: tzinfo | None
+    is_relative: bool = True
 
     def local(self, moment: datetime, zone: tzinfo | None = None) -> datetime:
         """Return an instant in the zone of the page; ``zone`` is that of its entry."""
@@ -133,20 +136,30 @@ def form_fields(config: Config) -> dict[str, list[FormField]]:
 
 
 def _form_field(field: Field, config: Config) -> FormField:
-    kind, default = field.kind, ""
+    kind, default, hint = field.kind, "", field.help
     if field.default is INHERIT:
         default = f"{kind.words(getattr(config, field.name))}, by the setting redisbeater_{field.name}."
     choices = _choices(field, default)
+    if field.group is Group.PEOPLE:
+        hint = ""
+    elif isinstance(kind, Zone):
+        hint = f"Such as {kind.example}, or a part of it."
     return FormField(
         word=field.word,
-        label=field.name.replace("_", " ").capitalize(),
+        label=_label(field),
         heading=field.group.sentence,
-        hint=field.sentence if choices else field.help,
+        hint=field.sentence if choices else hint,
         default=default,
         choices=choices,
         has_lines=isinstance(kind, (JSON, Labels)),
         is_zone=isinstance(kind, Zone),
     )
+
+
+def _label(field: Field) -> str:
+    if isinstance(field.kind, JSON):
+        return f"{field.name} (JSON {field.kind.noun})"
+    return "Time zone" if isinstance(field.kind, Zone) else field.name.replace("_", " ").capitalize()
 
 
 def _choices(field: Field, inherited: str) -> list[FormChoice]:
@@ -260,28 +273,50 @@ class RecentStatus:
         return replace(await self._store.status(), server=found.server, last_hour=found.last_hour)
 
 
-class RecentHeld:
-    """The fire times that wait while one schedule is paused."""
+class Recent(Generic[R]):
+    """What was read lately of one schedule.
 
-    def __init__(self, store: AsyncOperatorStore) -> None:
-        self._store = store
+    Arguments:
+        read: reads it.
+        times: for how many times five seconds it is not read again.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[R]], times: int = 1) -> None:
+        self._read = read
+        self._times = times
         self._lock = asyncio.Lock()
-        self._found: HeldRuns | None = None
-        self._key: object = None
-        self._read_at = 0.0
+        self._kept: tuple[R, object] | None = None
+        self._read_at = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
 
-    async def get(self, status: Status) -> HeldRuns:
-        """Return how many there are, read again after five seconds, or when another number of entries is due."""
-        key = status.due, status.pause and status.pause.since
+    async def get(self, *key: object) -> R:
+        """Return it, read again after that time, or with another key."""
         async with self._lock:
-            if self._found is None or self._key != key or time.monotonic() - self._read_at >= FRESH_SECONDS:
-                self._found = await self._store.held()
-                self._key, self._read_at = key, time.monotonic()
-            return self._found
+            if self._kept is None or not self._is_fresh(key):
+                self._kept, self._read_at = (await self._read(), key), time.monotonic()
+            return self._kept[0]
+
+    def known(self, *key: object) -> R | None:
+        """Return the last answer, or None, and read it again meanwhile: nobody waits for what takes long."""
+        if not self._is_fresh(key) and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._refresh(key))
+        return self._kept[0] if self._kept else None
+
+    def expire(self) -> None:
+        """Read it again the next time: somebody has changed something."""
+        self._read_at = float("-inf")
+
+    def _is_fresh(self, key: object) -> bool:
+        is_new = time.monotonic() - self._read_at < self._times * FRESH_SECONDS
+        return is_new and self._kept is not None and self._kept[1] == key
+
+    async def _refresh(self, key: tuple[object, ...]) -> None:
+        with suppress(RedisBeaterError):  # the page says so by itself
+            await self.get(*key)
 
 
 #: The cookies with the preferences of a reader.
-ZONE_COOKIE, THEME_COOKIE = "redisbeater_zone", "redisbeater_theme"
+ZONE_COOKIE, THEME_COOKIE, TIMES_COOKIE = "redisbeater_zone", "redisbeater_theme", "redisbeater_times"
 
 #: The cookie in which the script of the page names the zone of the browser.
 BROWSER_ZONE_COOKIE = "redisbeater_browser_zone"
@@ -300,6 +335,7 @@ class Site:
         sessions: those of people who have logged in on a page of ours.
         page_keys: what all processes that serve it keep in Redis.
         prefix: that of the schedule's keys, shown in the head.
+        app: what ``celery -A`` takes, in the commands that the page shows.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
         read_only: nobody has a right but to view.
@@ -307,6 +343,7 @@ class Site:
         hub: tells open pages what changes.
         status: the status of the schedule, with details.
         held: the fire times that wait while it is paused.
+        disabled: how many entries are disabled, which Redis has no list of.
         allow_any_task: whether forms take tasks that the application does not know.
         form: the fields of the form of an entry, by their groups.
     """
@@ -322,6 +359,7 @@ class Site:
     attempts: Attempts
     templates: Environment
     prefix: str
+    app: str
     title: str
     time_zone: str
     read_only: bool
@@ -329,7 +367,8 @@ class Site:
     hub: Hub
     forecasts: Forecasts
     status: RecentStatus
-    held: RecentHeld
+    held: Recent[HeldRuns]
+    disabled: Recent[int]
     form: Mapping[str, list[FormField]]
 
     async def user(self, request: Request) -> User | None:
@@ -363,7 +402,8 @@ class Site:
             fixed = _zone_named(request.cookies.get(BROWSER_ZONE_COOKIE, "UTC"))
         elif choice not in CHOICES:
             choice, fixed = ("entry", None) if choice != self.time_zone else (choice, ZoneInfo(choice))
-        return Clock(now=now, choice=choice, fixed=fixed)
+        is_relative = request.cookies.get(TIMES_COOKIE) != "clock"
+        return Clock(now=now, choice=choice, fixed=fixed, is_relative=is_relative)
 
     def render(
         self, request: Request, template: str, values: Mapping[str, Any], *, status: int = 200, fragment: str = ""

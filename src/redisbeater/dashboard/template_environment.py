@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -9,10 +11,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redisbeater.dashboard import words
-from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
+from redisbeater.dashboard.pages import PAGES
+from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
 from redisbeater.display import printable_json, shown
-from redisbeater.management.verbs import VERBS
+from redisbeater.management.verbs import VERBS, command_line
 from redisbeater.model.run import ENDS, STATES
+from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
 
 #: Characters of one value on a page at most, whatever another program has stored.
@@ -30,15 +34,27 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_cut,
     )
-    templates.filters.update(text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
+    templates.filters.update(
+        text=_isolated_text,
+        whole=_whole,
+        name=quote_name,
+        json=_json,
+        shapes=_shapes,
+        shown=shown,
+        marks=_marks,
+        linked=_linked_runs,
+    )
     templates.globals.update(
         zone_names=zone_names,
         words=words,
+        PAGES=PAGES,
         VERBS=VERBS,
-        forecast_strip=forecast_strip,
+        command_line=command_line,
+        timeline=timeline,
         history_bars=history_bars,
         two_weeks=two_weeks,
         run_states=STATES,
+        secret_keys=hidden,
         ends=ENDS,
     )
     return templates
@@ -54,6 +70,17 @@ def _cut(value: Any) -> Any:
 def _isolated_text(value: Any) -> Markup:
     """Return a text that another program stored: without control characters, its direction isolated from the page."""
     return Markup("<bdi>{}</bdi>").format(shown(value, MOST_CHARACTERS))
+
+
+def _linked_runs(text: str, root: str) -> Markup:
+    """Return a message in which the ids of runs are links."""
+    begin = f'<a class="run" href="{escape(root)}/run?id='
+    escaped = str(escape(shown(text, MOST_CHARACTERS)))
+    linked = _RUN_ID.sub(lambda found: f'{begin}{found[0]}">{found[0]}</a>', escaped)
+    return Markup(f"<bdi>{linked}</bdi>")
+
+
+_RUN_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _whole(value: Any) -> Markup:
@@ -80,4 +107,21 @@ def _shapes(drawn: Bars) -> Markup:
             f"<title>{escape(bar.title)}</title></rect>"
             for bar in drawn.bars
         )
+    )
+
+
+def _marks(marks: Sequence[Mark], root: str, height: int, stop: float) -> Markup:
+    """Return marks as links in SVG. The Tab key stops at one of them, the first from a place on; arrow keys move on."""
+    tabbed = next((mark for mark in marks if mark.x >= stop), None)
+    return Markup("".join(_mark(mark, root, height, is_stop=mark is tabbed) for mark in marks))
+
+
+def _mark(mark: Mark, root: str, height: int, *, is_stop: bool) -> str:
+    shapes = "".join(
+        f'<rect class="{tone}" x="{x:.2f}%" y="{y:g}" width="{width:.2f}%" height="{tall:g}"></rect>'
+        for tone, y, tall, x, width in mark.shapes
+    )
+    return (
+        f'<a href="{escape(root + mark.link)}" tabindex="{0 if is_stop else -1}"><title>{escape(mark.title)}</title>'
+        f'<rect class="hit" x="{mark.x:.2f}%" width="{mark.width:.2f}%" height="{height}"></rect>{shapes}</a>'
     )

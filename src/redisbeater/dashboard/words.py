@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.site import Clock
@@ -11,12 +13,16 @@ from redisbeater.management.edit_report import value_words
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words, running_time
+from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import Run
 from redisbeater.redaction import BLANK
-from redisbeater.times import span_words
+from redisbeater.times import date_words, from_iso, span_words
+
+if TYPE_CHECKING:
+    from redisbeater.dashboard.access import Head
 
 end, note, outcome, span = end_words, note_words, outcome_words, span_words
 
@@ -63,15 +69,87 @@ def waiting(found: HeldRuns) -> str:
     return f"{least}{times} waiting{'' if found.entries == 1 else f', of {found.entries:,} entries'}."
 
 
+def between(clock: Clock, start: datetime, end: datetime) -> str:
+    """Return a time from one instant to another: ``Tue 24 Nov 2026 03:15 to 03:30 CET``."""
+    first, last = clock.local(start), clock.local(end)
+    form = "%H:%M:%S" if first.second or last.second else "%H:%M"
+    day = "" if first.date() == last.date() else f"{date_words(last)} "
+    return f"{date_words(first)} {first:{form}} to {day}{last:{form} %Z}"
+
+
+def typed(text: str, local: datetime) -> str:
+    """Return a time as people write it where a link has it with its offset; that of a repeated hour stays as it is."""
+    is_of_link = from_iso(text) is not None and local.fold == 0
+    return f"{local:%Y-%m-%d %H:%M:%S}".removesuffix(":00") if is_of_link else text
+
+
 def value(found: Any, field: str) -> str:
     """Return a value before or after a change in words."""
     return BLANK if found == BLANK else value_words(found)
 
 
+class Outcome(NamedTuple):
+    """What a list shows of an entry: a word, its tone, and what there is to say of it."""
+
+    word: str
+    tone: str
+    detail: str
+
+
+def outcome_of(found: EntryView) -> Outcome:
+    """Return the outcome of an entry: that it is broken, disabled or not sent, or else the result of its runs."""
+    state, result = found.state, found.result
+    if state == "failing":
+        return Outcome("not sent", "bad", found.last_error)
+    is_over = state == "finished" and result and result.result in (Result.LATE, Result.OK, Result.NEVER)
+    if result is None or is_over or state not in ("enabled", "finished"):
+        return Outcome(state, state, found.last_error)
+    word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
+    return Outcome(word, RESULTS[result.result].tone, detail)
+
+
+class Chip(NamedTuple):
+    """A number of entries in words, the query of the page that lists these, and whether it is the one that is shown."""
+
+    words: str
+    tone: str
+    query: str
+    is_shown: bool
+
+
+def chips(head: Head, shown: Mapping[str, str]) -> Iterator[Chip]:
+    """Yield the numbers of entries that somebody may look for, those that need attention first.
+
+    Arguments:
+        head: has the numbers.
+        shown: the filters of the page that is shown, by name.
+    """
+    status = head.status
+    for entries, word, field, value in (
+        (status.failed, "failed", "result", "failed"),
+        (status.unstable, "unstable", "result", "unstable"),
+        (status.unstarted_entries, "waiting", "result", "waiting"),
+        (status.broken, "broken", "state", "broken"),
+        (status.failing, "not sent", "state", "failing"),
+        (head.late, "late", "state", "late"),
+        (status.running_entries, "running", "result", "running"),
+        (head.disabled, "disabled", "state", "disabled"),
+    ):
+        tone = RESULTS[Result(value)].tone if field == "result" else "quiet" if value == "disabled" else "bad"
+        if entries or shown == {field: value}:
+            yield Chip(f"{entries:,} {word}", tone, f"?{field}={value}", shown == {field: value})
+    yield Chip(f"all {status.entries + status.unstored:,}", "quiet", "", not shown)
+
+
 def verbs(found: EntryView | Run, user: User) -> list[Verb]:
     """Return the verbs that a person may do to an entry or a run as it is now."""
+    return [verb for verb in VERBS.values() if is_for(verb, found) and Right(verb.right) in user.rights]
+
+
+def is_for(verb: Verb, found: EntryView | Run) -> bool:
+    """Return whether a verb is offered for an entry or a run as it is now."""
     if isinstance(found, Run):
-        holds = {"active": not found.is_final, "unsuccessful": found.is_final and found.state is not State.SUCCESS}
+        holds = {"active": not found.is_final, "ended": found.is_final}
     else:
         holds = {
             "stored": True,
@@ -80,4 +158,4 @@ def verbs(found: EntryView | Run, user: User) -> list[Verb]:
             "enabled": found.is_enabled,
             "disabled": not found.is_enabled,
         }
-    return [verb for verb in VERBS.values() if holds.get(verb.when) and Right(verb.right) in user.rights]
+    return holds.get(verb.when, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,7 @@ from redisbeater.model.fields import NULLABLE
 from redisbeater.model.log_line import line_text
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.skip import read_skipped
+from redisbeater.redaction import hidden, redacted
 from redisbeater.signals import entry_changed, entry_fixed
 from redisbeater.store import Change, Snapshot
 
@@ -67,6 +69,9 @@ def _this_user() -> str:
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
 
+
+#: Characters of the former values that the log of an entry keeps with a change.
+MOST_WAS = 1_000
 
 #: The fields that enable or disable an entry.
 _SWITCHING = frozenset({"enabled", "disabled_until"})
@@ -194,9 +199,21 @@ class Edit:
             what,
             fields=fields if what == "changed" else None,
             until=self._until if what == "disabled" else None,
+            state="disabled" if what == "created" and self._switched_to == "disabled" else None,
             dropped_skips=self.dropped_skips or None,
             next=next_runs if what != "created" else None,
+            was=self._was,  # the last one, by which add_to_log knows it
         )
+
+    @property
+    def _was(self) -> dict[str, Any] | None:
+        """The stored values that the edit changes, so that it can be reverted; None if long, or with a secret."""
+        old, _ = self.values
+        if not old:
+            return None
+        was = {field: old[field] for field in self.changed_fields if field in old}
+        is_kept = len(json.dumps(was)) <= MOST_WAS and redacted(was, hidden(), in_texts=True) == was
+        return was if is_kept else None
 
     @property
     def size(self) -> int:

@@ -371,9 +371,16 @@ class Bulk:
             if meta is NEW and _is_always_sendable(rendered.template.definition)
         ]
         defaults = context.in_zone(self._zone).defaults
-        line = self._author.line("created") if self._logs_creation else ""
+        is_logged = self._logs_creation
+        lines = [self._author.line("created", state=state) if is_logged else "" for state in ("disabled", None)]
         changes = [
-            Change(each.name, each.text, each.template.first_score(now, defaults).to_text(), log=line) for each in new
+            Change(
+                each.name,
+                each.text,
+                each.template.first_score(now, defaults).to_text(),
+                log=lines[each.template.definition.enabled],
+            )
+            for each in new
         ]
         is_first = not self._zone and any(each.template.definition.follows_app_zone for each in new)
         refused = context.redis.save(changes, planned_by=(zone_name(context.zone) or "") if is_first else "")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,16 +11,27 @@ from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import json_form, printable_json, shown
-from redisbeater.editing.changes import EntryChange, Upsert
+from redisbeater.editing.changes import EntryChange, FieldChange, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
-from redisbeater.editing.edit import Edit
-from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.edit import Author, Edit
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import RedisBeaterError
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.management.blanking import redacted_line
 from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
 from redisbeater.model.fields import shown_value
+from redisbeater.model.log_line import LogLine
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.kinds import describe_in_brief
+from redisbeater.store import pages
+from redisbeater.times import EPOCH, FAR_FUTURE
+
+#: Entries of which one step reads the logs, and lines of each log where they are more than one step.
+PIECE, MOST_LINES = 250, 50
+
+#: How long logs are read; where there is no time for all, the answer says so.
+MOST_SECONDS = 2.0
 
 #: Characters of a value before or after a change that are shown.
 MOST_VALUE = 80
@@ -75,6 +87,102 @@ def edit_entry(context: Context, change: EntryChange, *, dry_run: bool) -> EditR
         EntryNotFound, EntryExists, InvalidEntry, EditConflict: it cannot be applied; nothing was written.
     """
     return EditReport.of((preview_edit if dry_run else write_edit)(context, change), context)
+
+
+def revertible(lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """Yield the changes that can be reverted, of a log with the newest line first: no newer one has their fields."""
+    newer: set[str] = set()
+    for line in lines:
+        if line.what in ("created", "restored", "deleted", "renamed"):
+            return
+        fields = _fields_of(line)
+        known = newer.isdisjoint(fields) and fields.issubset(Definition._fields)
+        if fields and known and isinstance(line.details.get("was"), dict):
+            yield line
+        newer |= fields
+
+
+def _fields_of(line: LogLine) -> set[str]:
+    switches = {"enabled", "disabled_until"} if line.what in ("enabled", "disabled") else ()
+    return {*switches, *line.details.get("fields", ())}
+
+
+def revert_change(context: Context, name: str, at: datetime, author: Author, *, version: str = "") -> EditReport:
+    """Give the fields of a change, by its time in the log, what they had before; without a version only report that.
+
+    Raises:
+        EntryNotFound, EditConflict, InvalidEntry: it cannot be reverted; nothing was written.
+    """
+    line = next((line for line in revertible(context.redis.log.of_entry(name)) if line.last == at), None)
+    if line is None:
+        raise InvalidEntry("$.at", "no change of that time can be reverted: something has changed its fields since")
+    snapshot, fields = context.redis.load(name), _fields_of(line)
+    stored = json_text.from_text(stored_definition(snapshot, context.codec).to_text(context.codec), "$")
+    others = {field: value for field, value in stored.items() if field not in fields}
+    former = Definition.from_text(name, json_text.to_text({**others, **line.details["was"]}), context.codec)
+    change = FieldChange(
+        name=name, fields={field: getattr(former, field) for field in fields}, author=author,
+        option_rules=context.task_options, if_version=version or None,
+    )  # fmt: skip
+    return edit_entry(context, change, dry_run=not version)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangePage:
+    """Changes of entries and of the schedule, the newest first.
+
+    Attributes:
+        changes: each with the name of its entry; an empty one stands for the schedule.
+        before: what gets the next page, as ``before``; None: this is the last one. What happened at one moment is on
+            one page, which may be longer for that.
+        deleted: the names of entries that were deleted.
+        unread: how many entries there was no time for, the last by their names.
+    """
+
+    changes: Sequence[tuple[str, LogLine]]
+    before: datetime | None
+    deleted: Collection[str]
+    unread: int
+
+
+def read_changes(
+    context: Context, *, name: str, by: str, since: datetime | None, before: datetime | None, limit: int
+) -> ChangePage:
+    """Return a page of changes by people with a text in their name, of entries with a text in theirs."""
+    redis, name, by, end = context.redis, name.casefold(), by.casefold(), time.monotonic() + MOST_SECONDS
+    stored, deleted = set(redis.contents.names()), set(redis.deleted.names())
+    names = sorted(each for each in stored | deleted if name in each.casefold())
+    least, most = since or EPOCH, before or FAR_FUTURE
+
+    def is_wanted(change: tuple[str, LogLine]) -> bool:
+        line = change[1]
+        is_then = line.last is not None and least <= line.last < most
+        return is_then and line.is_change and by in str(line.details.get("by", "")).casefold()
+
+    found = [] if name else [change for line in redis.log.of_schedule() if is_wanted(change := ("", line))]
+    found, is_more = _newest(found, limit)
+    unread = len(names)
+    for piece in pages(names, PIECE):
+        logs = redis.log.of_entries(piece, -1 if len(names) <= PIECE else MOST_LINES)
+        lines = ((each, line) for each, log in zip(piece, logs) for line in log)
+        found, is_cut = _newest([*found, *filter(is_wanted, lines)], limit)
+        is_more, unread = is_more or is_cut, unread - len(piece)
+        if time.monotonic() > end:
+            break
+    return ChangePage(
+        changes=[(each, redacted_line(context, line)) for each, line in found],
+        before=found[-1][1].last if is_more else None,
+        deleted=deleted - stored,
+        unread=unread,
+    )
+
+
+def _newest(changes: list[tuple[str, LogLine]], limit: int) -> tuple[list[tuple[str, LogLine]], bool]:
+    """Return the newest changes, with all of the last moment, and whether there are others."""
+    changes.sort(key=lambda change: change[1].last or EPOCH, reverse=True)
+    last = changes[limit - 1][1].last if len(changes) > limit else EPOCH
+    kept = [change for change in changes if (change[1].last or EPOCH) >= (last or EPOCH)]
+    return kept, len(kept) < len(changes)
 
 
 def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:

@@ -116,10 +116,15 @@ class EntryView:
             return "broken"
         return self.stored.state
 
+    @property
+    def state_words(self) -> str:
+        """Its state for people: "failing" would say that its runs fail."""
+        return "not sent" if self.state == "failing" else self.state
+
     @cached_property
     def ends(self) -> Ends:
         """How its last runs ended."""
-        return Ends.from_text(self.snapshot.ends if self.snapshot else "")
+        return Ends.from_text(self.snapshot.ends, self.snapshot.failures) if self.snapshot else Ends()
 
     @property
     def is_enabled(self) -> bool:
@@ -306,6 +311,23 @@ class EntryView:
             return False
         return abs(run.moment - self.last_run_at) < timedelta(milliseconds=1)  # one is stored as text, one as a number
 
+    def with_runs(self, newest: Sequence[RunBrief]) -> EntryView:
+        """Return it with what became of its newest runs; as it is where runs are not recorded."""
+        if self.snapshot is None or not self.exists or not self.context.config.track_runs:
+            return self
+        definition = self.stored.definition if self.stored else None
+        arguments = [definition.args, definition.kwargs] if definition and any(run.error for run in newest) else []
+        found = result_of(
+            self.ends,
+            newest,
+            self.snapshot.now,
+            options=definition.options if definition else {},
+            last=self.last_run_at,
+            due=self.last_due_at,
+            secrets=secrets_of(arguments, self.context.config.redact),
+        )
+        return replace(self, result=found)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as a JSON object in a listing."""
         return {name: json_form(getattr(self, name)) for name in LISTED}
@@ -339,19 +361,7 @@ def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryVi
     if not context.config.track_runs:
         return list(entries)
     newest = newest_runs(context, [entry.name for entry in entries if entry.exists], NEWEST)
-    return [_with_result(entry, newest.get(entry.name, ())) for entry in entries]
-
-
-def _with_result(entry: EntryView, runs: Sequence[RunBrief]) -> EntryView:
-    if entry.snapshot is None or not entry.exists:
-        return entry
-    definition = entry.stored.definition if entry.stored else None
-    queue = definition.options.get("queue") if definition else None
-    arguments = [definition.args, definition.kwargs] if definition and any(run.error for run in runs) else []
-    secrets = secrets_of(arguments, entry.context.config.redact)
-    return replace(
-        entry, result=result_of(entry.ends, runs, entry.snapshot.now, queue=str(queue or ""), secrets=secrets)
-    )
+    return [entry.with_runs(newest.get(entry.name, ())) for entry in entries]
 
 
 @dataclass(frozen=True, kw_only=True)

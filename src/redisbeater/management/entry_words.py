@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
+from json import JSONDecodeError
 from typing import Any
 
 from celery.schedules import BaseSchedule
@@ -14,7 +16,8 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import DEFINED, RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.entry_name import check_name
+from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.management.blanking import check_not_blanked, restored
 from redisbeater.management.files.definitions import fields_of, schedule_of
 from redisbeater.model import json_text
@@ -25,17 +28,20 @@ from redisbeater.model.fields import (
     WORDS,
     Duration,
     EntryFields,
+    Field,
     FieldKind,
+    Flag,
     Labels,
     Number,
     Options,
     Time,
+    Zone,
 )
 from redisbeater.model.options import decoded_options
 from redisbeater.model.passed_values import unknown_field
 from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
-from redisbeater.schedules.zones import read_zone
+from redisbeater.schedules.zones import read_zone, zone_meant
 from redisbeater.times import read_duration, read_time
 
 
@@ -99,24 +105,29 @@ class EntryWords:
         self._words = {word: text for word, text in words.items() if text is not None}
         self._name = name
 
-    def fields(self) -> dict[str, Any]:
-        """Return the fields that the words give.
+    def fields(self, *, is_new: bool = False) -> dict[str, Any]:
+        """Return the fields that the words give; those of a new entry have a schedule.
 
         Raises:
-            InvalidEntry: a word cannot be read; the message begins with its field, and says what is accepted.
+            InvalidEntry: a word cannot be read; the message begins with its field, and says what is accepted. It has
+                the errors of all other words.
         """
         fields: dict[str, Any] = {name: self._words[name] for name in ("task", "enabled") if name in self._words}
+        errors = Collected()
         for word, field in WORDS.items():
             if word in self._words:
-                text, path = self._words[word], f"$.{field.name}"
-                is_none = field.nullable and text.strip().lower() == "none"
-                read = _READERS.get(type(field.kind), EntryWords._as_it_is)
-                fields[field.name] = None if is_none else read(self, text, path)
+                with errors:
+                    fields[field.name] = self._read(field, self._words[word])
         given = [word for word in SCHEDULE_WORDS if word in self._words]
-        if len(given) > 1:
-            raise InvalidEntry("$.schedule", f"expected only one of {', '.join(f'--{word}' for word in given)}")
-        if given:
-            fields["schedule"] = self._schedule(given[0], self._words[given[0]])
+        with errors:
+            if len(given) > 1:
+                raise InvalidEntry("$.schedule", f"expected only one of {', '.join(f'--{word}' for word in given)}")
+            if given:
+                fields["schedule"] = self._schedule(given[0], self._words[given[0]])
+            elif is_new:
+                expected = ", ".join(f"--{word}" for word in SCHEDULE_WORDS)
+                raise InvalidEntry("$.schedule", f"is missing; expected one of {expected}")
+        errors.raise_first()
         return fields
 
     def task_options(self) -> dict[str, Any]:
@@ -131,6 +142,20 @@ class EntryWords:
         if "priority" in self._words:
             options["priority"] = self._whole(self._words["priority"], "$.options.priority")
         return options
+
+    def _read(self, field: Field, text: Any) -> Any:
+        if field.nullable and text.strip().lower() == "none":
+            return None
+        read = _READERS.get(type(field.kind), EntryWords._as_it_is)
+        try:
+            value = read(self, text, f"$.{field.name}")
+        except InvalidEntry as exc:
+            if isinstance(exc.__cause__, JSONDecodeError) and isinstance(field.kind, JSON):
+                raise _not_json(field.name, field.kind, exc.__cause__) from exc
+            raise
+        if not isinstance(field.kind, Labels):  # an empty one removes the label, which is checked when it is removed
+            field.check(value)
+        return value
 
     def _schedule(self, word: str, text: str) -> BaseSchedule:
         try:
@@ -163,6 +188,7 @@ class EntryWords:
         return value
 
     def _labels(self, labels: Any, path: str) -> Any:
+        labels = labels_of(labels) if isinstance(labels, str) else labels
         check_not_blanked(labels, path, self._context.config.redact)
         return labels
 
@@ -174,6 +200,12 @@ class EntryWords:
             return int(text)
         except ValueError:
             raise InvalidEntry(path, f"expected a whole number, got {quoted(text)}") from None
+
+    def _flag(self, value: Any, path: str) -> Any:
+        return value in ("yes", "on", "true", "1") if isinstance(value, str) else value
+
+    def _zone_name(self, text: str, path: str) -> str:
+        return zone_meant(text, path)
 
     def _as_it_is(self, value: Any, path: str) -> Any:
         return value
@@ -187,7 +219,7 @@ class EntryWords:
     def zone(self) -> tzinfo:
         """The zone of local times."""
         if "timezone" in self._words:
-            return read_zone(self._words["timezone"], "$.timezone")
+            return read_zone(zone_meant(self._words["timezone"], "$.timezone"), "$.timezone")
         default = self._context.in_zone(self._present[1]).zone
         return load(self._context, self._name).definition.zone(default) if self._name else default
 
@@ -196,13 +228,14 @@ def drafted(context: Context, name: str, task: str, words: EntryWords) -> RedisS
     """Return the entry of words; ask nobody whether there is one of that name.
 
     Raises:
-        InvalidEntry: a word cannot be read, or the schedule is missing.
+        InvalidEntry: the name is none, a word cannot be read, or the schedule is missing.
     """
-    fields = words.fields()
-    if "schedule" not in fields:
-        raise InvalidEntry(
-            "$.schedule", f"is missing; expected one of {', '.join(f'--{word}' for word in SCHEDULE_WORDS)}"
-        )
+    errors, fields = Collected(), {}
+    with errors:
+        check_name(name, advice="")
+    with errors:
+        fields = words.fields(is_new=True)
+    errors.raise_first()
     if task_options := words.task_options():
         if not isinstance(fields.get("options", {}), dict):
             raise InvalidEntry("$.options", "expected an object")
@@ -213,6 +246,27 @@ def drafted(context: Context, name: str, task: str, words: EntryWords) -> RedisS
 def fields_of_entry(entry: RedisScheduleEntry) -> dict[str, Any]:
     """Return the fields of an entry as ``store.create()`` takes them besides name, task and schedule."""
     return {field: getattr(entry, field) for field in EntryFields.__optional_keys__ if field != "relative"}
+
+
+def labels_of(text: str) -> dict[str, str]:
+    """Return the labels of lines ``key=value``.
+
+    Raises:
+        InvalidEntry: a line is none.
+    """
+    labels = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, equals, value = line.partition("=")
+        if not (equals and key.strip()):
+            raise InvalidEntry("$.labels", f"expected lines such as customer=weiss, got {quoted(line, 80)}")
+        labels[key.strip()] = value.strip()
+    return labels
+
+
+def _not_json(name: str, kind: JSON, error: JSONDecodeError) -> InvalidEntry:
+    place = f" at line {error.lineno}, column {error.colno}" if error.pos else ""
+    article = "a" if kind.type is list else "an"
+    return InvalidEntry(f"$.{name}", f"not valid JSON{place}. Write {article} {kind.noun}, such as {kind.example}")
 
 
 def _read_at(read: Callable[[], Any], path: str) -> Any:
@@ -230,6 +284,8 @@ _READERS: Mapping[type[FieldKind], Callable[[EntryWords, Any, str], Any]] = {
     JSON: EntryWords._json,
     Options: EntryWords._options,
     Labels: EntryWords._labels,
+    Flag: EntryWords._flag,
+    Zone: EntryWords._zone_name,
 }
 
 #: The fields whose texts are JSON.
@@ -296,16 +352,20 @@ def _form_text(value: Any) -> str:
 def restored_words(context: Context, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return words in which a secret that a form has blanked, and nobody has overwritten, is the stored one again.
 
+    A word that cannot be read stays as it is.
+
     Raises:
-        EntryNotFound, InvalidEntry: as for :func:`form_words`; or a word is no JSON.
+        EntryNotFound, InvalidEntry: as for :func:`form_words`.
     """
     definition = load(context, name).definition
     found = dict(words)
     for word in JSON_WORDS:
         if BLANK in str(found.get(word, "")):
             stored = definition.to_data(context.codec).get(word)
-            value = json_text.from_text(found[word], f"$.{word}")
-            found[word] = json_text.to_text(restored(value, stored, context.config.redact))
+            with suppress(InvalidEntry):
+                value = json_text.from_text(found[word], f"$.{word}")
+                found[word] = json_text.to_text(restored(value, stored, context.config.redact))
     if "labels" in found:
-        found["labels"] = restored(found["labels"], definition.labels, context.config.redact)
+        with suppress(InvalidEntry):
+            found["labels"] = restored(labels_of(found["labels"]), definition.labels, context.config.redact)
     return found

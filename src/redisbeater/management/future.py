@@ -37,13 +37,14 @@ _SECOND = timedelta(seconds=1)
 
 
 class FutureRuns(NamedTuple):
-    """The future of one entry: its policy, the fire time that comes next, and how many runs it has left."""
+    """The future of one entry: its policy, the fire time that comes next, how many runs are left; when it ran last."""
 
     name: str
     policy: ResolvedPolicy
     first: datetime
     runs_left: int | None
     schedule_text: str
+    ran_at: datetime | None = None
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -56,6 +57,10 @@ class FutureRuns(NamedTuple):
             first = first.replace(microsecond=0)
         bounds = (timetable.start_at, timetable.end_at, policy.disabled_until, policy.skip)
         return (self.schedule_text, str(timetable.zone), *bounds, first, self.runs_left)
+
+    def ran_since(self, moment: datetime) -> bool:
+        """Return whether its last run was sent after a moment."""
+        return self.ran_at is not None and self.ran_at > moment
 
     def seconds(self, start: datetime, end: datetime, most: int) -> Iterator[int]:
         """Yield the UNIX seconds of the runs that are due from one instant up to another, at most ``most``."""
@@ -97,7 +102,8 @@ def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> 
     if first is not None and first <= stored.now and policy.max_runs is not None:
         planned = plan(policy, first, stored.now, run_count=count)  # what is overdue is not shown, and uses runs up
         first, count = policy.kept(planned.next.fire_time), count + len(planned.runs)
-    return None if first is None else _course(stored.definition, policy, first, count, codec)
+    course = None if first is None else _course(stored.definition, policy, first, count, codec)
+    return None if course is None else course._replace(ran_at=stored.meta.last_run_at)
 
 
 def new_course(definition: Definition, now: datetime, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:

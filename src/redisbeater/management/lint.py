@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from celery import Celery
+
 from redisbeater.context import Context
-from redisbeater.display import json_fields, shown
+from redisbeater.display import json_fields, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry
@@ -20,24 +22,31 @@ from redisbeater.management.files.export import Export
 from redisbeater.management.future import FutureRuns, course_of, new_course
 from redisbeater.management.lint_rules import (
     SEVERITIES,
+    YEAR,
     Finding,
     clock_changes,
     memory,
     of_arguments,
     of_definition,
     of_policies,
+    of_result,
     of_sentry,
     of_stored,
     overlapping,
     redbeat_lacks,
 )
 from redisbeater.management.registered import import_tasks, is_registered
+from redisbeater.management.runs.history import NO_REPORTS
+from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
+from redisbeater.management.status import read_overview
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
-from redisbeater.schedules import describe
+from redisbeater.redaction import redacted
 from redisbeater.schedules.budget import StepsExhausted
+from redisbeater.schedules.kinds import describe_in_brief
+from redisbeater.schedules.zones import shifts_between
 from redisbeater.store import Snapshot, pages
 
 #: For signatures in a class that has a method ``list``.
@@ -57,6 +66,9 @@ ADVISED_JITTER = 300
 
 #: How many entries are read in one step.
 PIECE = 250
+
+#: Characters of a task with its arguments in a preview.
+MOST_CALL = 500
 
 #: The prefix of a schedule that RedBeat may read as well.
 _REDBEAT_PREFIX = "redbeat:"
@@ -84,6 +96,7 @@ class Linter:
         self._findings: list[Finding] = []
         self._courses: list[FutureRuns] = []
         self._by_task: defaultdict[str, list[str]] = defaultdict(list)
+        self._failed: set[str] = set()
         import_tasks(context.app)
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
 
@@ -102,6 +115,9 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
+        if not read_overview(context)[0].workers_report:
+            self._findings = [each for each in self._findings if each.rule != "unstarted"]
+            self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
         self._findings += memory(context.config, len(names))
         return self._finished()
 
@@ -138,12 +154,20 @@ class Linter:
             return
         self._findings += of_stored(stored, context.defaults)
         self._findings += overlapping(stored, context.defaults, runs)
+        if context.config.track_runs and stored.definition.enabled:
+            self._add_result(stored, Ends.from_text(snapshot.ends, snapshot.failures), runs)
         if stored.state != "finished":
             self._add_definition(stored.definition)
         if context.redis.keys.prefix == _REDBEAT_PREFIX:
             self._check_redbeat(snapshot)
         if (course := _course(lambda: course_of(stored, context.defaults, context.codec))) is not None:
             self._courses.append(course)
+
+    def _add_result(self, stored: StoredEntry, ends: Ends, runs: Sequence[Run]) -> None:
+        definition = stored.definition
+        self._findings += of_result(definition.name, result_of(ends, runs, self._now, options=definition.options))
+        if ends.result is Result.FAILED:
+            self._failed.add(definition.name)
 
     def _new_course(self, definition: Definition) -> FutureRuns | None:
         return new_course(definition, self._now, self._context.defaults, self._context.codec)
@@ -198,7 +222,9 @@ class Linter:
         for task, names in self._by_task.items() if registered else ():
             if task not in registered and not task.startswith("celery."):
                 text = f"no worker has registered the task {task!r}"
-                yield from (Finding.of("unknown-task", name, text) for name in names)
+                for name in names:
+                    found = Finding.of("unknown-task", name, text)
+                    yield replace(found, severity="error") if name in self._failed else found
 
     def _registered(self) -> set[str]:
         try:
@@ -216,7 +242,7 @@ def _herd(simulation: Simulation) -> Iterable[Finding]:
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     local: datetime = busiest.at.astimezone(simulation.zone)
     text = f"{busiest.runs:,} runs at {local:%H:%M:%S}: jitter={ADVISED_JITTER} spreads them"
-    yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text)
+    yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text, busiest.at)
 
 
 def _course(find: Callable[[], FutureRuns | None]) -> FutureRuns | None:
@@ -233,23 +259,30 @@ class Preview:
 
     Attributes:
         schedule: its schedule in words.
+        call: the task with its arguments, secrets blanked.
         runs: its next runs.
         findings: what ``lint`` says of its definition.
+        next_shift: when the clocks of its zone change, if that leaves its runs as they are; None: they never do within
+            a year, or a finding says what becomes of a run.
+        zone: that of its local times.
         problem: why the runs are not known; empty: they are.
     """
 
     schedule: str
+    call: str
     runs: Sequence[UpcomingRun]
     findings: Sequence[Finding]
+    next_shift: datetime | None
+    zone: tzinfo
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return json_fields(self)
+        return json_fields(self, "zone")
 
 
 def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Preview:
-    """Return a preview of an entry; find its ``n`` next runs with the engine steps of one plan, some 30 ms.
+    """Return a preview of an entry: of a new one its ``n`` next runs as far as one plan finds them, in some 30 ms.
 
     Raises:
         InvalidEntry: it could not be stored.
@@ -261,16 +294,24 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
     runs: list[UpcomingRun] = []
     problem = ""
     try:
-        runs += first_runs(definition, zoned.defaults, now, n)
+        runs += entry.upcoming(n) if entry.version else first_runs(definition, zoned.defaults, now, n)
     except (StepsExhausted, OverflowError) as exc:
         problem = shown(exc) or "finding its next run takes too long"
+    zone = definition.zone(zoned.zone)
+    is_moved = definition.enabled and not definition.is_interval
+    changes = clock_changes(definition, now, zoned.zone) if is_moved else []
+    shift = next(shifts_between(now, now + YEAR, zone), None) if is_moved and not changes else None
     return Preview(
-        schedule=describe(definition.schedule, definition.zone(zoned.zone)),
+        schedule=describe_in_brief(definition.schedule, zone),
+        call=_call(definition, context.config.redact),
         runs=runs,
         findings=[
+            *(Finding.of(rule, definition.name, text) for rule, text in changes),
             *_findings(definition, now, zoned, lock_timeout),
-            *(of_arguments(definition, entry.app) if is_registered(entry.app, definition.task) else ()),
+            *_findings_on_task(definition, entry.app),
         ],
+        next_shift=None if shift is None else shift.at,
+        zone=zone,
         problem=problem,
     )
 
@@ -279,3 +320,18 @@ def _findings(definition: Any, now: datetime, context: Context, lock_timeout: fl
     with suppress(StepsExhausted, OverflowError):
         yield from of_definition(definition, now, context.defaults, lock_timeout)
     yield from of_policies(definition, context.defaults)
+
+
+def _findings_on_task(definition: Definition, app: Celery) -> Iterator[Finding]:
+    known = is_registered(app, definition.task)
+    if known:
+        yield from of_arguments(definition, app)
+    elif known is False:
+        text = f"this app has no task {definition.task!r}: each run fails, unless a worker has it"
+        yield Finding(rule="unknown-task", severity="warning", name=definition.name, text=text)
+
+
+def _call(definition: Definition, patterns: tuple[str, ...]) -> str:
+    args, kwargs = redacted([definition.args, definition.kwargs], patterns, in_texts=True)
+    values = [*map(printable_json, args), *(f"{name}={printable_json(value)}" for name, value in kwargs.items())]
+    return shown(f"{definition.task}({', '.join(values)})", MOST_CALL)

@@ -16,6 +16,7 @@ from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.registered import refused_arguments
+from redisbeater.management.runs.results import EntryResult, Result
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
 from redisbeater.model.policies import Overlap
@@ -37,6 +38,8 @@ RULES: Mapping[str, tuple[str, str]] = {
     "never-fires": ("error", "an entry whose schedule has no fire time"),
     "broken": ("error", "an entry that cannot be read or planned"),
     "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
+    "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
+    "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "dst-gap": ("warning", "a fire time within a year that the clocks skip"),
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
@@ -46,18 +49,20 @@ RULES: Mapping[str, tuple[str, str]] = {
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
     "failing": ("warning", "an entry whose run cannot be sent"),
+    "unstable": ("warning", "an entry of which three of the last 30 runs failed, or more"),
+    "unstarted": ("warning", "runs that wait in a queue, and no worker has started one for half a minute"),
     "wrong-arguments": ("warning", "arguments that the task does not take, as this app has it"),
     "own-headers": ("warning", "stored headers of an entry that are not sent, as Celery or beat sets them"),
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
-    "unknown-task": ("hint", "a task that no worker has registered"),
+    "unknown-task": ("hint", "a task that no worker has registered; an error if its last run failed"),
     "no-redbeat": ("hint", "an entry that RedBeat cannot read, below RedBeat's prefix"),
     "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
     "sentry-interval": ("hint", "an interval, for which Sentry may say missed; only with --sentry"),
 }
 
 #: How far clock changes are looked for.
-_YEAR = timedelta(days=366)
+YEAR = timedelta(days=366)
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -76,17 +81,19 @@ class Finding:
         severity: ``error``, ``warning`` or ``hint``.
         name: the entry, or a family of them, ``report*``; empty: the schedule itself.
         text: what it is, and what to do.
+        at: the second in which the runs of a herd are due, aware UTC; None: it is about no such second.
     """
 
     rule: str
     severity: str
     name: str
     text: str
+    at: datetime | None = None
 
     @classmethod
-    def of(cls, rule: str, name: str, text: str) -> Finding:
+    def of(cls, rule: str, name: str, text: str, at: datetime | None = None) -> Finding:
         """Return a finding of a rule, with its severity."""
-        return cls(rule=rule, severity=RULES[rule][0], name=name, text=text)
+        return cls(rule=rule, severity=RULES[rule][0], name=name, text=text, at=at)
 
 
 def of_stored(stored: StoredEntry, defaults: Defaults) -> Iterator[Finding]:
@@ -154,7 +161,7 @@ def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -
     timetable = definition.timetable(default_zone).afresh()
     found: dict[str, str] = {}
     try:
-        for shift in shifts_between(now, now + _YEAR, timetable.local_zone):
+        for shift in shifts_between(now, now + YEAR, timetable.local_zone):
             since = max(now, shift.at - abs(shift.after - shift.before))
             until = shift.at + abs(shift.after - shift.before)
             for number, fire_time in enumerate(timetable.between(since - _MICROSECOND, until)):
@@ -206,8 +213,12 @@ def _second_pass(local: datetime) -> datetime:
     return local.replace(fold=1).astimezone(timezone.utc)
 
 
-#: Bytes that one kept run takes, with its payload and an error, and how many are worth a warning.
-BYTES_OF_RUN, MOST_BYTES = 760, 256 * 1024 * 1024
+#: Bytes that one kept run takes, with its payload and an error; those of the tracebacks of the newest three failures of
+#: an entry; and how many are worth a warning.
+BYTES_OF_RUN, BYTES_OF_TRACEBACKS, MOST_BYTES = 790, 3 * 830, 256 * 1024 * 1024
+
+#: So many failures in a row are no chance.
+FEWEST_FAILURES = 3
 
 #: Fewer runs tell nothing about how long one takes.
 FEWEST_RUNS = 5
@@ -251,6 +262,17 @@ def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) ->
     yield Finding.of("overlaps-self", stored.definition.name, f"{times}: {effect}")
 
 
+def of_result(name: str, found: EntryResult) -> Iterator[Finding]:
+    """Yield the findings on what became of the runs of an entry."""
+    if found.ends.failed_in_a_row >= FEWEST_FAILURES:
+        yield Finding.of("runs-fail", name, found.words)
+    if found.result is Result.UNSTABLE:
+        error = f": {found.error}" if found.error else ""
+        yield Finding.of("unstable", name, f"{found.words} runs failed{error}")
+    if found.waiting:
+        yield Finding.of("unstarted", name, f"{found.activity}: does a worker consume that queue?")
+
+
 def usual_most(runs: Sequence[Run]) -> timedelta | None:
     """Return the duration that 95 % of runs do not exceed, or None if too few have ended."""
     known = sorted(run.took for run in runs if run.took is not None and run.finished_at is not None)
@@ -261,12 +283,12 @@ def usual_most(runs: Sequence[Run]) -> timedelta | None:
 
 def memory(config: Config, entries: int) -> Iterator[Finding]:
     """Yield a finding if the records of runs may take much memory of Redis."""
-    most = entries * config.run_history_limit * BYTES_OF_RUN
+    tracebacks = BYTES_OF_TRACEBACKS if config.run_tracebacks else 0
+    most = entries * (config.run_history_limit * BYTES_OF_RUN + tracebacks)
     if config.track_runs and most > MOST_BYTES:
-        text = (
-            f"{entries:,} entries x {config.run_history_limit:,} runs take up to {most // 1024**2:,} MB of Redis: "
-            "lower redisbeater_run_history_limit"
-        )
+        runs = f"{config.run_history_limit:,} runs{' and tracebacks' if tracebacks else ''}"
+        size = f"{most // 1024**2:,} MB of Redis"
+        text = f"{entries:,} entries x {runs} take up to {size}: lower redisbeater_run_history_limit"
         yield Finding.of("memory", "", text)
 
 
@@ -276,7 +298,7 @@ def _shortest_gap(stored: StoredEntry, policy: ResolvedPolicy) -> timedelta | No
         first = stored.fire_time(policy)
         if first is None:
             return None
-        following = islice(policy.timetable.between(first, first + _YEAR), _FIRE_TIMES)
+        following = islice(policy.timetable.between(first, first + YEAR), _FIRE_TIMES)
         return min((later - sooner for sooner, later in pairwise((first, *following)) if later > sooner), default=None)
     except (InvalidEntry, OverflowError):
         return None

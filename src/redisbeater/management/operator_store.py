@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import Any, Concatenate
 
+from redisbeater.editing.edit import Author
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
+from redisbeater.management.edit_report import ChangePage, EditReport, read_changes, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
-from redisbeater.management.registered import is_registered, task_names
-from redisbeater.management.runs.history import LEAST_BEGIN, Recorded, read_recorded
+from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
+from redisbeater.management.runs.history import LEAST_BEGIN, HistoryPage, Recorded, read_history, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import Filter, Search, checked_states
+from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
+from redisbeater.management.simulation import due_seconds
 from redisbeater.management.status import Status, read_overview
+from redisbeater.management.why.facts import Answer
+from redisbeater.management.why.past import explain
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
@@ -54,6 +59,7 @@ class OperatorStore(ScheduleStore):
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
         states: str | Collection[str] = (),
+        results: str | Collection[str] = (),
         sort: str = "next",
     ) -> ViewPage:
         """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
@@ -61,20 +67,43 @@ class OperatorStore(ScheduleStore):
         Arguments:
             number: which page, from 1 on.
             size: how many entries it has.
-            text: only entries with this text in their name, task or description, in any case.
+            text: only entries with this text in their name, task, description or a label, in any case.
             prefix: only names that begin with this text.
             task: only entries of this task: the task or its name.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
                 ``late``; empty: all.
-            sort: ``next``, ``name``, ``last`` or ``late``.
+            results: only entries with one of these results of their runs: ``failed``, ``waiting``, ``unstable``,
+                ``running``, ``ok``, ``never``; empty: all.
+            sort: ``next``, ``name``, ``last``, ``late`` or ``result``.
 
         Raises:
             ValueError: an argument is not valid.
         """
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
-        return Search(self._context, wanted, states=chosen, sort=sort, text=text).page(number, size)
+        asked = checked_states(results, RESULTS_ASKED, "result")
+        return Search(self._context, wanted, states=chosen, results=asked, sort=sort, text=text).page(number, size)
+
+    def names_like(self, text: str) -> list[str]:
+        """Return the names of entries with a text in name, task or description, or with a label as ``team=data``."""
+        key, is_label, value = text.partition("=")
+        searches = [Search(self._context, text=text)]
+        if is_label:
+            searches.append(Search(self._context, Filter(labels={key.strip(): value.strip()})))
+        return sorted({entry.name for search in searches for entry in search.entries()})
+
+    def history_of(
+        self,
+        names: Sequence[str],
+        limit: int,
+        before: datetime | None = None,
+        *,
+        since: datetime | None = None,
+        states: Collection[str] = (),
+    ) -> HistoryPage:
+        """Return the runs of several entries as :meth:`history` does those of all, without log lines."""
+        return read_history(self._context, None, names=names, limit=limit, before=before, since=since, states=states)
 
     def overview(self) -> tuple[Status, tzinfo]:
         """Return the status without what the server says about itself, and the zone of entries without their own."""
@@ -130,9 +159,14 @@ class OperatorStore(ScheduleStore):
         """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
         return task_names(self._context.app)
 
-    def is_registered(self, task: TaskLike) -> bool | None:
-        """Tell whether the app has that task, or None if it cannot tell; import its modules if need be."""
-        return is_registered(self._context.app, as_task(task))
+    def signature(self, task: str) -> Signature | None:
+        """Return the arguments that a task takes by name, or None if they are not known."""
+        return signature_of(self._context.app, task, self._context.config.redact)
+
+    def task_problem(self, entry: RedisScheduleEntry) -> str:
+        """Return why each run of an entry will fail, as far as the tasks of the app tell; else an empty text."""
+        definition = entry.definition()
+        return task_problem(self._context.app, definition.task, definition.args, definition.kwargs)
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""
@@ -141,6 +175,37 @@ class OperatorStore(ScheduleStore):
     def recorded(self, name: str) -> Recorded | None:
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
+
+    def changes(
+        self,
+        name: str = "",
+        by: str = "",
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+    ) -> ChangePage:
+        """Return who changed what, of entries and people with these texts in their names, the newest first."""
+        return read_changes(self._context, name=name, by=by, since=since, before=before, limit=limit)
+
+    def due_seconds(self, names: Sequence[str], start: datetime, end: datetime, most: int) -> dict[str, list[int]]:
+        """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
+        return due_seconds(self._context, names, start, end, most)
+
+    def explained(self, name: str, at: datetime | None = None, shown_in: tzinfo | None = None) -> Answer:
+        """Answer as :meth:`why` does, with times in a zone, by default that of the entry."""
+        longest = self._context.app.conf.beat_max_loop_interval or 0
+        return explain(self._context, check_name(name), at, max_interval=longest, shown_in=shown_in)
+
+    def revert(self, name: str, at: datetime, *, version: str = "", by: str = "", note: str = "") -> EditReport:
+        """Revert the change of an entry that its log has for a time; without a version report what that would do.
+
+        Raises:
+            EntryNotFound: there is no such entry.
+            EditConflict: it has another version.
+            InvalidEntry: no change of that time can be reverted.
+        """
+        return revert_change(self._context, check_name(name), at, Author.of(by, note), version=version)
 
     def watch(self) -> Watcher:
         """Return a watcher for changes of the schedule and of its runs."""
@@ -206,10 +271,17 @@ class AsyncOperatorStore(AsyncScheduleStore):
     overview = Awaited(OperatorStore.overview)
     named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
+    names_like = Awaited(OperatorStore.names_like, is_long_read=True)
+    history_of = Awaited(OperatorStore.history_of, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
-    is_registered = Awaited(OperatorStore.is_registered)
+    signature = Awaited(OperatorStore.signature)
+    task_problem = Awaited(OperatorStore.task_problem)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
+    changes = Awaited(OperatorStore.changes, is_long_read=True)
+    due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
+    explained = Awaited(OperatorStore.explained)
+    revert = Awaited(OperatorStore.revert)
     watch = Awaited(OperatorStore.watch)
     words = Awaited(OperatorStore.words)
     form_words = Awaited(OperatorStore.form_words)

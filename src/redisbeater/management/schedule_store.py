@@ -510,9 +510,10 @@ class ScheduleStore:
     def restart(
         self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, by: str = "", note: str = ""
     ) -> str:
-        """Send a run that has ended without success again, and return the id of the new run.
+        """Send a run that has ended again, and return the id of the new run.
 
-        It has the task, the arguments and the options that the other one had when it was sent.
+        It has the task, the arguments and the options that the other one had when it was sent. Those of one that has
+        succeeded are not kept: its entry has them, unless that was changed since.
 
         Arguments:
             run_id: the run that has ended.
@@ -523,7 +524,7 @@ class ScheduleStore:
         Raises:
             RunNotFound: none of that id is kept.
             RunActive: it has not ended, or another run of the entry is active and its overlap allows no other.
-            InvalidEntry: it has succeeded, and its arguments are not kept: trigger its entry.
+            InvalidEntry: it has succeeded, and its entry was changed since: trigger that.
             SendFailed: the broker did not take it.
         """
         return restart_run(self._caller, run_id, read_overlap(overlap), Author.of(by, note))

@@ -45,7 +45,8 @@ def checked_states(
     Raises:
         ValueError: one of them is none.
     """
-    found = (states,) if isinstance(states, str) else tuple(states or ())
+    given = (states,) if isinstance(states, str) else tuple(states or ())
+    found = tuple("failing" if state in ("not sent", "not-sent") else state for state in given)
     for state in found:
         if state not in known:
             raise ValueError(f"{what}: expected {', '.join(known)}, got {quoted(state)}{_nearest(state, known)}")
@@ -78,13 +79,16 @@ def _by_last(entry: EntryView) -> Any:
 #: The results in the order of a listing, what somebody should look at first.
 _RANKS: Mapping[Result, int] = {result: rank for rank, result in enumerate(Result)}
 
+#: The states in which nothing is sent although somebody wants that.
+_UNSENT = ("broken", "failing")
+
 #: The keys of the orders; the last part of each is the name.
 _KEYS: Mapping[str, Callable[[EntryView], Any]] = {
     "next": _by_next,
     "name": lambda entry: (entry.name,),
     "last": _by_last,
     "late": lambda entry: (-entry.late, *_by_next(entry)),
-    "result": lambda entry: (_RANKS[entry.ends.result], -entry.ends.failed_in_a_row, *_by_next(entry)),
+    "result": lambda entry: (entry.state not in _UNSENT, -entry.ends.failed_in_a_row, *_by_next(entry)),
 }
 
 #: The orders of a listing.
@@ -147,7 +151,7 @@ class Filter:
         """Return the terms by which ``find_entries.lua`` leaves out most other entries, or None if it cannot.
 
         Arguments:
-            text: only entries with this text in their name, task or description, in any case.
+            text: only entries with this text in their name, task, description or a label, in any case.
             is_disabled: only those that are disabled, also until a time.
         """
         fields = {name: value for name, value in self._wanted_fields() if value is not None}
@@ -204,10 +208,10 @@ class Search:
         wanted: selects entries.
         states: only entries in one of these; ``late`` is one. Empty: all.
         sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
-            first; the latest first; by result, those that failed first.
+            first; the latest first; by result: first what is not sent, then what failed, waits for a worker, and so on.
         results: only entries with one of these results, by the ends of their runs: ``failed``, ``unstable``, ``ok``,
             ``never``; or with a run that waits for a worker, or is executed: ``waiting``, ``running``. Empty: all.
-        text: only entries with this text in their name, task or description, in any case.
+        text: only entries with this text in their name, task, description or a label, in any case.
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
     """
@@ -242,7 +246,20 @@ class Search:
 
         No more than necessary is read, except in the order of the last runs and for states that Redis has no list of.
         """
-        return sorted(self.each(limit), key=_KEYS[self._sort])[:limit]
+        return sorted(self.each(limit), key=self._key)[:limit]
+
+    def _key(self, entry: EntryView) -> tuple[Any, ...]:
+        """Return the key that an entry is sorted by; its last part is the name."""
+        key: tuple[Any, ...] = _KEYS[self._sort](entry)
+        if self._sort != "result":
+            return key
+        rank = _RANKS[entry.ends.result]
+        return key[0], min(rank, _RANKS[Result.WAITING]) if entry.name in self._waiting else rank, *key[1:]
+
+    @cached_property
+    def _waiting(self) -> set[str]:
+        """The names of the entries of which runs wait for a worker."""
+        return self._context.redis.runs.names_of("waiting") if self._context.config.track_runs else set()
 
     def each(self, limit: int | None) -> Iterator[EntryView]:
         """Yield what :meth:`entries` returns, and some entries beyond the limit, in no order."""
@@ -291,7 +308,7 @@ class Search:
         kept: dict[str, EntryView] = {}
         declared = 0
         for entry in self.each(limit):
-            keys.append(_KEYS[self._sort](entry))
+            keys.append(self._key(entry))
             if entry.snapshot is None or len(kept) < MOST_KEPT:  # what is only declared cannot be read again
                 kept[entry.name] = entry
             declared += entry.snapshot is None
@@ -480,7 +497,9 @@ class Search:
 
     def _is_wanted(self, name: str, stored: StoredEntry) -> bool:
         definition = stored.definition
-        return self._wanted.lets_through(stored) and self._has_text(name, definition.task, definition.description)
+        return self._wanted.lets_through(stored) and self._has_text(
+            name, definition.task, definition.description, *map("=".join, definition.labels.items())
+        )
 
     def _has_text(self, *texts: str) -> bool:
         return not self._text or any(self._text in text.casefold() for text in texts)

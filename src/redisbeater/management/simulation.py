@@ -28,8 +28,8 @@ from redisbeater.times import EPOCH
 #: share theirs.
 MOST_FIRE_TIMES = 5_000_000
 
-#: How many of the entries with the most runs a simulation keeps apart, and the steps in which it counts them.
-MOST_BANDS, BAND_SECONDS = 30, 900
+#: An entry that ran in this time before a simulation is among its bands, also if it has no run in it.
+BEFORE = timedelta(hours=6, minutes=15)
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -45,11 +45,11 @@ class Peak(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The runs of one entry: UNIX seconds at which a quarter of an hour begins -> runs in it."""
+    """How many runs an entry has, and the UNIX second of the first; 0: it has none, but ran shortly before."""
 
     name: str
     runs: int
-    quarters: Mapping[int, int]
+    first: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Simulation:
             end are one, ``report*``.
         is_at_least: whether there are more runs, which were not counted because that takes too long; of some entries
             the first run alone is counted then.
-        bands: the entries with the most runs, at most 30, those with the most first.
+        bands: the entries that run, or ran in the six hours before; those with the fewest runs first, then by time.
     """
 
     start: datetime
@@ -142,8 +142,9 @@ def simulate(
         seconds = Counter(members[0].seconds(start, end, max(MOST_FIRE_TIMES - found, 1)))
         for second, runs in seconds.items():
             per_second[second] += runs * len(members)
-        _keep_busiest(bands, members, seconds)
-        found, done = found + sum(seconds.values()), done + len(members)
+        runs, first = sum(seconds.values()), min(seconds, default=0)
+        bands += [Band(each.name, runs, first) for each in members if runs or each.ran_since(start - BEFORE)]
+        found, done = found + runs, done + len(members)
         entries += len(members) if seconds else 0
         if progress is not None:
             progress(done)
@@ -156,7 +157,7 @@ def simulate(
         per_second=per_second,
         peak=_peak(groups.values(), busiest, start, end) if busiest else {},
         is_at_least=found >= MOST_FIRE_TIMES,
-        bands=bands,
+        bands=sorted(bands, key=lambda band: (band.runs, band.first, band.name)),
     )
 
 
@@ -166,16 +167,6 @@ def number_of_runs(course: FutureRuns, start: datetime, end: datetime, known: di
     if group not in known:
         known[group] = sum(1 for _ in course.seconds(start, end, MOST_FIRE_TIMES))
     return known[group]
-
-
-def _keep_busiest(bands: list[Band], members: Sequence[FutureRuns], seconds: Counter[int]) -> None:
-    """Add entries that run at the same seconds to those with the most runs, as far as they are among them."""
-    runs = sum(seconds.values())
-    if runs and (len(bands) < MOST_BANDS or runs > bands[-1].runs):
-        quarters = _by(BAND_SECONDS, seconds)
-        bands += [Band(member.name, runs, quarters) for member in members[:MOST_BANDS]]
-        bands.sort(key=lambda band: (-band.runs, band.name))
-        del bands[MOST_BANDS:]
 
 
 def _peak(groups: Iterable[list[FutureRuns]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
@@ -262,6 +253,14 @@ def simulate_schedule(
     return simulate(filter(None, _counted(courses, progress)), start, end, context.zone, progress)
 
 
+def due_seconds(
+    context: Context, names: Sequence[str], start: datetime, end: datetime, most: int
+) -> dict[str, list[int]]:
+    """Return the UNIX seconds of the runs of some entries between two instants, the first ``most`` of each."""
+    courses = _courses(context, _read(context, names, Filter(), None))
+    return {course.name: list(course.seconds(start, end, most)) for course in courses}
+
+
 def _counted(items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:
     for number, item in enumerate(items, 1):
         if progress is not None:
@@ -346,6 +345,10 @@ def _stored(context: Context, wanted: Filter | None = None, progress: Progress |
     """Yield the entries that can be read and are not quarantined."""
     wanted = wanted or Filter()
     names = [name for name in context.redis.contents.names() if wanted.lets_name_through(name)]
+    return _read(context, names, wanted, progress)
+
+
+def _read(context: Context, names: Sequence[str], wanted: Filter, progress: Progress | None) -> Iterator[StoredEntry]:
     for number, page in enumerate(pages(names, PIECE), 1):
         for snapshot in context.redis.load_many(page):
             with suppress(InvalidEntry):

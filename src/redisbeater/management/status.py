@@ -15,9 +15,11 @@ from redisbeater.display import json_fields, json_form, shown
 from redisbeater.exceptions import StoreError
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, pause_of, warning_of_lock
 from redisbeater.management.runs.history import NO_REPORTS
+from redisbeater.management.search import Search
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.run import ENDS, FINAL, SentCounts, State
 from redisbeater.store import Late, is_of_redbeat
+from redisbeater.store.measures import COUNTS
 from redisbeater.store.server import ServerFacts
 from redisbeater.times import duration_words, relative_words
 
@@ -198,7 +200,8 @@ class Status:
         now: the time of the Redis server.
         address, prefix: where the schedule is.
         id: its identity; empty: no beat has led yet.
-        entries, broken, failing: how many there are.
+        entries, broken, failing: how many there are. In a schedule of more than 1,000 entries, only those are counted
+            as broken that beat has met.
         lock: the token that the lock holds; empty: no beat holds it, or there is no lock.
         lock_timeout: how long a lock lasts that is not renewed; None: no lock is used.
         lock_left: how long the lock lasts from now on unless it is renewed; None: no beat holds it, or it never ends.
@@ -211,7 +214,11 @@ class Status:
         refusal: why the server refuses changes, and what to do; empty: it takes them, or does not say.
         failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
         unstarted: how many runs no worker has started for half a minute.
-        workers_report: False: no worker has ever reported a run, and one waits for half a minute, or 20 were sent.
+        unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
+        unstored: how many declarations could not be stored.
+        dormant: how many entries do not run: they are disabled, or have finished.
+        workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
+            expired, or 20 were sent.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
     """
@@ -234,6 +241,10 @@ class Status:
     failed: int = 0
     unstable: int = 0
     unstarted: int = 0
+    unstarted_entries: int = 0
+    running_entries: int = 0
+    unstored: int = 0
+    dormant: int = 0
     workers_report: bool = True
     lock_left: timedelta | None = None
     lock_warning: str = ""
@@ -257,6 +268,16 @@ class Status:
     def is_led(self) -> bool:
         """Whether a beat leads, as far as is known."""
         return bool(self.lock or self.leaders)
+
+    @property
+    def last_pass(self) -> datetime | None:
+        """When a leading beat made its last pass, or None if no line says so."""
+        return max((beat.last_pass for beat in self.leaders), default=None)
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether the leading beat has made no pass for half a minute."""
+        return self.last_pass is not None and self.now - self.last_pass >= LONGEST_PASS
 
     @property
     def leader_name(self) -> str:
@@ -290,15 +311,29 @@ class Status:
         return json_form(found)
 
 
-def read_status(context: Context, *, details: bool = False) -> Status:
-    """Read the status of the schedule of an app; with ``details`` also what takes longer to read."""
+def read_status(context: Context, *, details: bool = False, counts_unread: bool = True) -> Status:
+    """Read the status of the schedule of an app.
+
+    Arguments:
+        context: the schedule.
+        details: whether to read also what takes longer.
+        counts_unread: whether entries count as broken that beat has not met yet.
+    """
     status, _ = read_overview(context)
     return replace(
         status,
+        broken=_count_broken(context, status) if counts_unread else status.broken,
         refusal=context.redis.refusal(),
         server=_read_server(context) if details else None,
         last_hour=read_last_hour(context, status.now) if details else None,
     )
+
+
+def _count_broken(context: Context, status: Status) -> int:
+    """Return how many entries are broken; those that beat has not met yet count too, where few enough are there."""
+    if status.entries > MOST_LOOKED_THROUGH:
+        return status.broken
+    return max(status.broken, len(Search(context, states=["broken"]).entries()))
 
 
 def read_overview(context: Context) -> tuple[Status, tzinfo]:
@@ -306,7 +341,8 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
     redis, config = context.redis, context.config
     found = redis.measures.read()
     beats, (holder, left) = tuple(beats_of(found.beats)), found.lock if config.lock_key else ("", None)
-    has_waited = found.unstarted > 0 or found.total("SENT") >= UNREPORTED
+    has_lost = any(name.startswith(("LOST ", "EXPIRED ")) for name in found.totals)
+    has_waited = found.unstarted > 0 or has_lost or found.total("SENT") >= UNREPORTED
     status = Status(
         now=found.now,
         address=redis.address,
@@ -324,9 +360,8 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         oldest=timedelta(seconds=found.oldest_overdue),
         oldest_name=redis.keys.name(found.oldest_key),
         pause=pause_of(found.pause, lambda: found.now),
-        failed=found.failed,
-        unstable=found.unstable,
-        unstarted=found.unstarted,
+        dormant=found.dormant,
+        **{name: getattr(found, name) for name in COUNTS},
         workers_report=not config.track_runs or found.total("STARTED") > 0 or not has_waited,
     )
     return status, context.in_zone(found.zone).zone
@@ -339,6 +374,9 @@ def _read_server(context: Context) -> Server:
     offset = (asked_at + time.time()) / 2 - now.timestamp()
     return Server(facts=facts, now=now, clock_offset_ms=round(offset * 1000, 3))
 
+
+#: A schedule of so many entries at most is looked through for broken ones.
+MOST_LOOKED_THROUGH = 1_000
 
 T = TypeVar("T")
 
@@ -414,7 +452,7 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
     late_after = terms.max_late.total_seconds()
     try:
-        answer = answer_within(timeout, lambda: _asked(context, late_after))
+        answer = answer_within(timeout, lambda: _asked(context, late_after, terms.strict))
     except StoreError as exc:
         return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
     if answer is None:
@@ -422,14 +460,15 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
     status, late, failed = answer
     problems = list(_problems(status, late, terms))
     if terms.strict and status.failed > terms.max_failed:
-        more = f" and {status.failed - len(failed):,} more" if status.failed > len(failed) else ""
-        problems.append(("results", f"{status.failed:,} failed: {', '.join(map(shown, failed))}{more}"))
+        more = [f"and {status.failed - len(failed):,} more"] if 0 < len(failed) < status.failed else []
+        names = " ".join([", ".join(map(shown, failed)), *more])
+        problems.append(("results", f"{status.failed:,} failed{': ' if names else ''}{names}"))
     return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
 
 
-def _asked(context: Context, late_after: float) -> tuple[Status, Late, list[str]]:
+def _asked(context: Context, late_after: float, is_strict: bool) -> tuple[Status, Late, list[str]]:
     """Return the status, what is late, and the names of entries that failed last."""
-    status = read_status(context)
+    status = read_status(context, counts_unread=is_strict)
     failed = context.redis.runs.newest_failed(MOST_FAILED) if status.failed else []
     return status, context.redis.failing.late(late_after), failed
 
@@ -477,7 +516,7 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
     if terms.strict and status.broken:
         yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
-        yield "entries", f"{status.failing:,} failing"
+        yield "entries", f"{status.failing:,} not sent"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
 

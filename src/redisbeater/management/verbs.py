@@ -7,6 +7,7 @@ function of its own by its name: in the command line one that is a command alrea
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,9 +62,7 @@ class Verb:
     one: Change
     many: ChangeOfMany | None = None
     of: Literal["entries", "runs"] = "entries"
-    when: Literal["stored", "readable", "planned", "enabled", "disabled", "deleted", "active", "unsuccessful"] = (
-        "stored"
-    )
+    when: Literal["stored", "readable", "planned", "enabled", "disabled", "deleted", "active", "ended"] = "stored"
     undo: str = ""
     most_unasked: int = 20
     is_frequent: bool = False
@@ -99,7 +98,15 @@ VERBS: Mapping[str, Verb] = {
              " begins to lead: disable it instead.",
              about="A static entry comes back when a beat begins to lead; disable it instead."),
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
-        Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active"),
-        Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="unsuccessful"),
+        Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active", most_unasked=0,
+             warning="Its worker ends it. In a pool of threads it ends only where its task asks stop_requested()."),
+        Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="ended"),
     )
 }  # fmt: skip
+
+
+def command_line(app: str, command: str, *names: str, **options: str) -> str:
+    """Return the line for a shell that runs a command of an app; options that are empty are left out."""
+    given = [part for name, value in options.items() if value for part in (f"--{name}", value)]
+    dashes = ["--"] if any(name.startswith("-") for name in names) else []
+    return shlex.join(["celery", "-A", app, "redisbeater", command, *given, *dashes, *names])

@@ -226,6 +226,11 @@ class JSON(FieldKind):
     type: type[list[Any]] | type[dict[str, Any]]
     example: str
 
+    @property
+    def noun(self) -> str:
+        """What JSON calls it."""
+        return "list" if self.type is list else "object"
+
     def check(self, value: Any, path: str) -> Any:
         """Return it."""
         if isinstance(value, self.type):
@@ -320,7 +325,7 @@ class Field:
 NO_LABELS: dict[str, str] = {}
 
 _FIELDS = (
-    Field("args", JSON(list, "[1, 2]"), None, Group.ARGUMENTS, "Positional arguments of the task."),
+    Field("args", JSON(list, '["orders"]'), None, Group.ARGUMENTS, "Positional arguments of the task."),
     Field("kwargs", JSON(dict, '{"pages": 3}'), None, Group.ARGUMENTS, "Arguments of the task by name."),
     Field("options", Options(dict, '{"expires": 60}'), None, Group.SENDING, "Options of apply_async."),
     Field("enabled", Flag(), True, Group.STATE, "Whether it runs; a disabled entry stays in the schedule."),

@@ -13,6 +13,9 @@ from redisbeater.display import shown
 from redisbeater.model import json_text
 from redisbeater.times import from_unix, to_unix
 
+#: The words of changes that say so whoever made them.
+CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
+
 _STORED = re.compile(r"(\S+) (\d+) (\S+) ([a-z_]+) (.*)", re.DOTALL)
 
 
@@ -25,7 +28,8 @@ class LogLine:
         first, last: when it happened first and last, aware UTC; of skipped fire times the oldest and the newest.
             None in a new line: at the server's time.
         count: how often it happened; of skipped fire times how many there were.
-        details: more about it: ``by``, ``note``, ``fields``, ``next``, ``reason``, ``error``, ``is_at_least``.
+        details: more about it: ``by``, ``note``, ``fields``, ``next``, ``was``, ``reason``, ``error``,
+            ``is_at_least``.
     """
 
     what: str
@@ -57,6 +61,11 @@ class LogLine:
         """The word and the details, as they are stored; lines of the same text are folded."""
         return line_text(self.what, **self.details)
 
+    @property
+    def is_change(self) -> bool:
+        """Whether it is about a change of an entry or of the schedule; a run that somebody sent is none."""
+        return self.what in CHANGES or ("by" in self.details and self.what != "triggered")
+
     def overlaps(self, start: datetime, end: datetime) -> bool:
         """Tell whether what the line is about happened in a span of time, whose end is not part of it."""
         return self.first is not None and self.last is not None and self.first < end and self.last >= start
@@ -69,7 +78,7 @@ class LogLine:
 
 def line_text(what: str, **details: Any) -> str:
     """Return the text of a line: its word, and its details as JSON; those that are empty are left out."""
-    kept = {name: _shortened(value) for name, value in details.items() if value or value == 0}
+    kept = {name: _shortened(value) for name, value in details.items() if value or value == 0 or value == {}}
     return f"{what} {json.dumps(kept, separators=(',', ':'))}"
 
 

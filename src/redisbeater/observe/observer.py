@@ -10,6 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from redisbeater.log_lines import get_logger
+from redisbeater.model.run import read_count
 from redisbeater.observe.server import HTTPAnswer, Ping, ProbeServer, Route, Verdicts, answer_of
 from redisbeater.parts import BeatParts
 from redisbeater.sending.counts import Meter
@@ -142,7 +143,8 @@ class Observer:
         return answer_of(self._verdicts.live(), query)
 
     def _health(self, query: Mapping[str, str]) -> HTTPAnswer:
-        return answer_of(self._verdicts.health(strict=query.get("strict") == "1"), query)
+        most = read_count(query.get("max_failed"))
+        return answer_of(self._verdicts.health(strict=query.get("strict") == "1", max_failed=most), query)
 
     def _metrics(self) -> Route:
         """Return the handler of ``/metrics``, or one that says which package to install."""

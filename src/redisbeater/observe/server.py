@@ -86,16 +86,17 @@ class Verdicts:
         problems = {"pass": problem} if age > limit else {}
         return Verdict(problems=problems, checks=("pass",), facts=f"last pass {age:.1f} s ago")
 
-    def health(self, *, strict: bool = False) -> Verdict:
+    def health(self, *, strict: bool = False, max_failed: int = 0) -> Verdict:
         """Return whether this beat and its schedule are healthy; waits for Redis, two seconds at most.
 
         Arguments:
             strict: whether broken and failing entries, workers that report nothing, and entries of which the last run
                 failed are unhealthy.
+            max_failed: how many of the latter there may be.
         """
         live = self.live()
         problems = {**live.problems, **self._problems_of_broker()}
-        terms = HealthLimits(strict=strict, longest_pass=self._limit)
+        terms = HealthLimits(strict=strict, max_failed=max_failed, longest_pass=self._limit)
         found = check_health(self._beat.context, terms, REDIS_SECONDS)
         for check, problem in zip(found.failed, found.problems):
             if check != "lead" or self._is_unled_for(self._grace):

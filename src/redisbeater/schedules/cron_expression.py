@@ -613,6 +613,12 @@ class CronKind(CrontabKind):
     schedule_class = cron_expression
     name = "cron"
     passed_as = "cron()"
+    presets = (
+        ("0 * * * *", "every hour"),
+        ("0 7 * * *", "every day at 07:00"),
+        ("0 7 * * mon-fri", "weekdays at 07:00"),
+        ("0 7 1 * *", "the first of the month at 07:00"),
+    )
     foreign = None
     is_plain = False
 

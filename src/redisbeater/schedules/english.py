@@ -164,7 +164,7 @@ def days_in_words(
 
 def _in_every_hour(minutes: Sequence[int]) -> str:
     step = _whole_step(minutes)
-    return every(step, "minute") if step and len(minutes) > 2 else f"{_past(minutes)} past every hour"
+    return every(step, "minute") if step and len(minutes) > 2 else f"{_past(minutes)} every hour"
 
 
 def _by_hours(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
@@ -189,7 +189,7 @@ def _by_minutes(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
 def _in_some_hours(minutes: Sequence[int], hours: Sequence[int]) -> str:
     within = f"the {'hour' if len(hours) == 1 else 'hours'} {span_text(consecutive(hours), _two_digits)}"
     step = _whole_step(minutes)
-    return f"{every(step, 'minute')} during {within}" if step else f"{_past(minutes)} past {within}"
+    return f"{every(step, 'minute')} during {within}" if step else f"{_past(minutes)} {within}"
 
 
 def _whole_step(minutes: Sequence[int]) -> int | None:
@@ -201,8 +201,8 @@ def _whole_step(minutes: Sequence[int]) -> int | None:
 def _past(minutes: Sequence[int]) -> str:
     step = step_of(minutes)
     if step and len(minutes) > _FEW:
-        return f"{every(step, 'minute')} from {minutes[0]:02} to {minutes[-1]:02} minutes"
-    return f"at {span_text(consecutive(minutes), _two_digits)} minutes"
+        return f"{every(step, 'minute')} from :{minutes[0]:02} to :{minutes[-1]:02} of"
+    return f"at {span_text(consecutive(minutes), _two_digits)} minutes past"
 
 
 def _two_digits(value: int) -> str:

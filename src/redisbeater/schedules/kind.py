@@ -80,6 +80,7 @@ class ScheduleKind(Generic[S]):
         placeholder: what stands for the text.
         sentence: what it does, with examples.
         expected: what the text is, with examples.
+        presets: usual texts, each with what it means.
         stores_subclasses: whether a subclass is stored as its class.
         foreign: the fields of its stored form that RedBeat cannot read; None: RedBeat can read none.
         is_interval: whether each fire time counts from the one before, and so from a run.
@@ -99,6 +100,7 @@ class ScheduleKind(Generic[S]):
     placeholder = "TEXT"
     sentence = ""
     expected = ""
+    presets: tuple[tuple[str, str], ...] = ()
     stores_subclasses = False
     foreign: tuple[str, ...] | None = None
     is_interval = False

@@ -44,6 +44,9 @@ _LONGEST_NAME = 60
 #: How similar a name must be, from 0 to 1: 'Europe/Wien' is meant for 'Europe/Vienna'.
 _SIMILAR = 0.75
 
+#: Names that a message about a part of several has at most.
+_MOST_NAMES = 5
+
 #: The IANA has zones for these whole hours of offset: Etc/GMT-14 is 14 hours ahead of UTC.
 _OFFSET_HOURS = range(-12, 15)
 
@@ -76,6 +79,28 @@ def zone_names() -> tuple[str, ...]:
     """Return the names of zones to choose from, in order: those with a region, and ``UTC``."""
     names = {name for name in available_timezones() if name.partition("/")[0] in _REGIONS}
     return tuple(sorted(names | {"UTC"}))
+
+
+def zone_meant(text: str, path: str) -> str:
+    """Return the name of the zone that a person means by its name, or by a part that no other name has.
+
+    Raises:
+        InvalidEntry: there is no such zone, or there are several; the message names them.
+    """
+    try:
+        read_zone(text, path)
+    except InvalidEntry:
+        word = text.strip().replace(" ", "_").casefold()
+        names = [zone for zone in zone_names() if word in zone.casefold()]
+        names = [zone for zone in names if zone.rpartition("/")[2].casefold() == word] or names
+        if not names:
+            raise
+        if len(names) > 1:
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            which = f"{', '.join(names[:_MOST_NAMES])}{more}"
+            raise InvalidEntry(path, f"{quoted(text)} is a part of {which}; write more of the name") from None
+        return names[0]
+    return text
 
 
 def _similar(name: Any) -> str:

@@ -19,6 +19,12 @@ from redisbeater.times import from_unix
 #: How many members one step reads.
 PAGE = 250
 
+#: How many runs are looked at to count their entries.
+MOST_LOOKED_AT = 1_000
+
+#: Numbers of entries and runs, as a reply and a status name them.
+COUNTS = ("failed", "unstable", "unstarted", "unstarted_entries", "running_entries", "unstored")
+
 
 class Late(NamedTuple):
     """How many entries are late, and for how long the oldest of their fire times has been waiting.
@@ -87,6 +93,8 @@ class Measured:
         active, resend: runs that were sent and have not ended, and those that wait for beat to send them.
         failed, unstable: how many entries there are of which the last run failed, or at least 3 of the last 30.
         unstarted: how many runs no worker has started for half a minute.
+        unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
+        unstored: how many declarations could not be stored.
         beats: the lines of the beats: token -> JSON.
         totals: what became of runs so far; see :meth:`~redisbeater.store.runs.RunStore.totals`.
     """
@@ -109,6 +117,9 @@ class Measured:
     failed: int
     unstable: int
     unstarted: int
+    unstarted_entries: int
+    running_entries: int
+    unstored: int
     beats: Mapping[str, str]
     totals: Mapping[str, str]
 
@@ -134,7 +145,7 @@ class Measured:
             id=reply["id"],
             active=int(reply["active"]),
             resend=int(reply["resend"]),
-            **{name: int(reply[name]) for name in ("failed", "unstable", "unstarted")},
+            **{name: int(reply[name]) for name in COUNTS},
             beats=_pairs(reply["beats"], MOST_BEATS),
             totals=_pairs(reply["totals"]),
         )
@@ -158,7 +169,7 @@ class Measures:
         keys = self._keys
         lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
         ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results]
-        terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds())]
+        terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT)]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
 
 

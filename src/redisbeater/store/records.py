@@ -29,6 +29,20 @@ class Log:
         """Return the lines of an entry, the newest first; ``limit``: how many, all by default."""
         return self._newest_lines(self._keys.log_of(name), limit)
 
+    def of_entries(self, names: Sequence[str], limit: int = -1) -> list[list[LogLine]]:
+        """Return the lines of several entries in one round trip; ``limit``: how many of each, all by default."""
+        last = limit if limit < 0 else limit - 1
+
+        def read(client: Any) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                pipeline.lrange(self._keys.log_of(name), 0, last)
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            return replies
+
+        replies = self._connection.call(read)
+        return [[LogLine.from_text(text) for text in reply] if isinstance(reply, list) else [] for reply in replies]
+
     def of_schedule(self, limit: int = -1) -> list[LogLine]:
         """Return the lines of the schedule, the newest first; ``limit``: how many, all by default."""
         return self._newest_lines(self._keys.log, limit)

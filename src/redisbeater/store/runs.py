@@ -174,7 +174,7 @@ DROP_SECONDS = 10
 MOST_NAMED = 10_000
 
 #: How long runs are searched by the begin of their ids, and how many keys one step looks at.
-SEARCH_SECONDS, SEARCH_PAGE = 1.0, 1_000
+SEARCH_SECONDS, SEARCH_PAGE = 1.0, 5_000
 
 #: How many runs of an entry are looked through for those that repeat one.
 MOST_RESTARTS = 1_000
@@ -457,11 +457,16 @@ class RunStore:
             return ""
 
     def find(self, start: str, limit: int = 20) -> FoundRuns:
-        """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds."""
+        """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds.
+
+        The newest failures, and runs that are active, are found in any case.
+        """
         key, until = self._keys.run(start), time.monotonic() + SEARCH_SECONDS
+        listed = [*self._members(self._keys.failures, "+inf", "-inf", 0, SEARCH_PAGE)]
+        listed += self._members(self._keys.active, "+inf", "-inf", 0, SEARCH_PAGE)
 
         def search(client: Any) -> FoundRuns:
-            found: dict[str, None] = {}
+            found = dict.fromkeys(each for each in listed if each.startswith(key))
             cursor, is_over = _scan(client, 0, key, found), False
             while cursor and not is_over:
                 cursor = _scan(client, cursor, key, found)
@@ -498,12 +503,19 @@ class RunStore:
         )
         return [each.id for each in self._load(keys) if each.restart_of == run.id]
 
-    def waiting(self, now: datetime, longer_than: timedelta) -> int:
-        """Return how many runs have been waiting for a worker for longer than so long."""
-        latest = to_unix(now - longer_than)
-        return int(
-            unless_wrong_type(self._connection, lambda client: client.zcount(self._keys.waiting, 0, latest)) or 0
-        )
+    def beside(self, run: Run) -> tuple[str, str]:
+        """Return the ids of the runs of an entry before and after one, or an empty text where none is kept."""
+        key, member = self._keys.runs_of(run.name), self._keys.run(run.id)
+
+        def read(client: Any) -> list[str]:
+            rank = client.zrank(key, member)
+            return [] if rank is None else client.zrange(key, max(rank - 1, 0), rank + 1)
+
+        near = unless_wrong_type(self._connection, read) or []
+        at = near.index(member) if member in near else 0
+        kept = {self._keys.run(each.id): each.id for each in self._load(near)}
+        before, after = near[:at][-1:], near[at + 1 :][:1]
+        return kept.get("".join(before), ""), kept.get("".join(after), "")
 
     def newest_failed(self, limit: int) -> list[str]:
         """Return the names of the entries of which the last run failed, those that did so last first."""
@@ -513,6 +525,12 @@ class RunStore:
             lambda client: [each for each in members if client.zscore(self._keys.schedule, each) is not None],
         )
         return list(map(self._keys.name, known or ()))
+
+    def failed_since(self, name: str) -> datetime | None:
+        """Return since when each run of an entry fails, aware UTC, or None if its last run has not failed."""
+        key = self._keys.entry(name)
+        score = unless_wrong_type(self._connection, lambda client: client.zscore(self._keys.failed, key))
+        return None if score is None else from_unix(score)
 
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.

@@ -7,6 +7,10 @@
   const rowOf = (name, from) => all("tr[data-entry]", from).find(row => row.dataset.entry === name);
   const kept = name => { try { return localStorage.getItem("redisbeater." + name); } catch { return null; } };
   const keep = (name, value) => { try { localStorage.setItem("redisbeater." + name, value); } catch { /* not allowed */ } };
+  // What is kept for this tab alone, and ends with it: nothing stored takes it away.
+  const note = (name, value) => { try { sessionStorage.setItem("redisbeater." + name, JSON.stringify(value)); } catch { /* not allowed */ } };
+  const noted = name => { try { return JSON.parse(sessionStorage.getItem("redisbeater." + name)); } catch { return null; } };
+  const forget = name => { try { sessionStorage.removeItem("redisbeater." + name); } catch { /* not allowed */ } };
 
   // Times. The server's clock counts, as it was when the page began to come: the browser's may be wrong.
   const [load] = performance.getEntriesByType("navigation"), came = Math.max(performance.now() - (load?.responseStart ?? 0), 0);
@@ -27,7 +31,9 @@
 
   const utc = date => `${date.toISOString().slice(11, 19)} UTC`;
 
+  // What is not up to date is frozen: a next run that has passed would seem to be late.
   function tick() {
+    if (!isLive() || root.classList.contains("stale")) return;
     for (const time of all("time.relative")) {
       const words = distance(time.dateTime);
       if (time.textContent !== words) time.textContent = words;
@@ -62,7 +68,7 @@
   }
 
   // Live: the stream says what has changed, and only what is on screen is fetched again.
-  const isLive = () => kept("live") !== "off";
+  const isLive = () => noted("live") !== "off";
   const mayAsk = () => isLive() && !document.hidden && !one("dialog[open]");
   let names = new Set(), isMany = false, waiting = 0, heard = 0, polling = 0, greeted = false;
 
@@ -70,16 +76,18 @@
     const answer = await fetch(address, { headers: { "X-Redisbeater-Live": "1" }, redirect: "manual",
       signal: AbortSignal.timeout(30000) }).catch(() => null);
     const text = answer?.ok ? await answer.text().catch(() => null) : null;
-    if (text === null) return isOut(answer) ? leave() : age(trouble(answer));
+    if (text === null) return isOut(answer) ? leave() : age(await trouble(answer));
     fresh();
     return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
   }
 
   const isOut = answer => answer?.type === "opaqueredirect" || answer?.status === 401;
 
-  function trouble(answer) {
-    if (!answer || answer.ok) return "it cannot be reached";
-    return answer.status === 404 ? "it is not there any more: it was deleted or renamed" : `it cannot be read now (${answer.status})`;
+  async function trouble(answer) {
+    if (!answer || answer.ok) return "This page cannot be reached";
+    if (answer.status === 404) return "It is not there any more: it was deleted or renamed";
+    const page = new DOMParser().parseFromString(await answer.text().catch(() => ""), "text/html");
+    return one("main h1", page)?.textContent || `This page cannot be read now (${answer.status})`;
   }
 
   // What is on screen is the last that was known: grey, with its time, and asked for again until it comes.
@@ -90,6 +98,7 @@
     clearInterval(retry);
     retry = 0;
     root.classList.remove("stale");
+    say();
     const banner = one("#stale");
     if (banner) banner.hidden = true;
   }
@@ -97,16 +106,17 @@
   function age(why) {
     root.classList.add("stale");
     const banner = one("#stale");
-    if (banner) [banner.hidden, banner.textContent] = [false, `This is as of ${utc(shown)}: ${why}. Trying again every 5 s.`];
+    if (banner) [banner.hidden, banner.textContent] = [false, `${why}. Data from ${utc(shown)}; retrying every 5 s.`];
+    say();
     retry ||= setInterval(everything, 5000);
   }
 
   // The session has ended, and the stream with it.
   function leave() {
     body._htmx?.sse?.reader?.cancel();
-    age("you are not logged in any more");
-    const link = document.createElement("a");
-    [link.href, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "Log in"];
+    age("Your session has ended");
+    const link = document.createElement("a"); // another tab: what is typed here stays
+    [link.href, link.target, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "_blank", "Log in"];
     one("#stale")?.append(" ", link);
   }
 
@@ -133,12 +143,14 @@
     [names, isMany] = [new Set(), false];
     if (isOthers || (!isWhole && !onScreen.length)) return;
     const isAnswer = body.hasAttribute("data-answer"); // of a form: its address cannot be asked for again
-    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}`);
+    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}${location.search.replace("?", "&")}`);
     if (!page) return;
     rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
     if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
     await swap(one("#head", page), one("#head"));
-    if (isWhole && !isAnswer && !one("[data-still]")) await swap(one("#main", page), one("#main"));
+    document.title = document.title.replace(/^(\([\d,]+\) )?/, /^(\([\d,]+\) )?/.exec(page.title)[0]);
+    one("link[rel=icon]").href = one("link[rel=icon]", page).getAttribute("href");
+    if (isWhole && !isAnswer && !one("[data-still]")) await show(page);
     for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
       const old = rowOf(row.dataset.entry);
       await swap(row, old);
@@ -147,6 +159,39 @@
     const found = new Set(all("tr[data-entry]", page).map(row => row.dataset.entry));
     if (!isWhole && onScreen.some(name => !found.has(name))) isMany = true; // deleted: the total is another, too
     after();
+  }
+
+  // Nothing moves under the pointer: newer runs wait behind a link, and active ones keep their lines while it is in them.
+  async function show(page) {
+    const rowsOf = from => all("[data-newest] tbody tr", from), keyOf = row => row.dataset.run || row.dataset.line;
+    const known = new Map(rowsOf(document).map(row => [keyOf(row), row]));
+    if (!known.size || !one("[data-newest]", page)) {
+      steady(page);
+      return swap(one("#main", page), one("#main"));
+    }
+    const rows = rowsOf(page), fresh = rows.filter(row => !known.has(keyOf(row)));
+    const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(keyOf(row))?.className);
+    for (const row of rows) await swap(row, known.get(keyOf(row)));
+    const kind = fresh.some(row => row.matches(".line")) ? "row" : "run";
+    const words = fresh.length ? `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}` : failed.length ? "New failures" : "";
+    const newer = one("#newer");
+    if (!words || newer.firstChild.textContent === words) return;
+    [newer.hidden, newer.firstChild.textContent] = [false, words];
+  }
+
+  function steady(page) {
+    const list = one("[data-steady]:is(:hover, :focus-within) tbody"), made = list && one("[data-steady] tbody", page);
+    if (!made) return;
+    const rows = all("tr", made);
+    const kept = all("tr", list).map(row => rows.find(each => each.dataset.active === row.dataset.active) || ended(row));
+    made.replaceChildren(...kept, ...rows.filter(row => !kept.includes(row)));
+  }
+
+  function ended(row) {
+    const gone = row.cloneNode(true), actions = one(".actions", gone);
+    gone.classList.add("ended");
+    if (actions) actions.textContent = "ended";
+    return gone;
   }
 
   function mark(row) {
@@ -161,9 +206,12 @@
     showLive();
   }
 
-  function say(words) {
+  let mode = one("#live-state")?.textContent;
+
+  function say(words = mode) {
+    mode = words;
     const foot = one("#live-state");
-    if (foot) foot.textContent = words;
+    if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${utc(shown)}` : mode;
   }
 
   // One request at a time: what changes meanwhile is asked for after it.
@@ -186,7 +234,7 @@
   }
 
   document.addEventListener("visibilitychange", pending);
-  one("#keys")?.addEventListener("close", pending);
+  for (const dialog of all("dialog")) dialog.addEventListener("close", pending);
 
   function said(event) {
     heard = Date.now();
@@ -211,6 +259,10 @@
     greeted = true;
     say("live: what changes is shown at once");
   });
+  body.addEventListener("hanging", event => {
+    said(event);
+    if (isLive()) age("Redis does not answer");
+  });
   body.addEventListener("htmx:sse:error", () => {
     if (!isLive()) return;
     heard = 0;
@@ -228,20 +280,27 @@
   }
 
   function setLive(on) {
-    keep("live", on ? "on" : "off");
+    note("live", on ? "on" : "off");
     if (on) return location.reload();
+    if (!root.classList.contains("stale")) shown = new Date(now());
     clearInterval(polling);
     body._htmx?.sse?.reader?.cancel();
     body._htmx?.sse?.abortController?.abort();
-    say("not live: times are those of the last load");
     showLive();
   }
 
   function showLive() {
     const button = one("#live");
     if (!button) return;
-    button.hidden = false;
-    button.setAttribute("aria-pressed", String(isLive()));
+    [button.hidden, button.textContent] = [false, isLive() ? "Live" : `Updates off since ${utc(shown)} - resume`];
+    button.classList.toggle("off", !isLive());
+    if (!isLive()) say(`updates off since ${utc(shown)}: nothing moves`);
+  }
+
+  // A region that is filled when the page comes is silent: what was done is said again, behind the load.
+  function announce() {
+    const said = one("#said span")?.textContent;
+    if (said) setTimeout(() => { one("#told").textContent = said; }, 500);
   }
 
   // A second click before the answer comes would do it again.
@@ -250,6 +309,8 @@
     if (event.target.method !== "post") return;
     if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
     else [sent, sentAt] = [event.target, Date.now()];
+    if (event.target === form) keepForm(true);
+    if (event.target.action.endsWith("/logout")) forgetForms(() => true);
     keepRow();
   });
   window.addEventListener("pageshow", () => { sent = null; });
@@ -258,17 +319,23 @@
   function count() {
     const bulk = one("#chosen");
     if (!bulk) return;
-    const boxes = all("input[name='name'][type='checkbox']"), chosen = boxes.filter(box => box.checked);
+    const boxes = all("[type='checkbox'][form='chosen']"), chosen = boxes.filter(box => box.checked);
     const words = one("[data-chosen]", bulk), every = one("#every");
-    if (words) words.textContent = chosen.length ? `${chosen.length} chosen` : "";
+    if (words) words.textContent = chosen.length ? `${chosen.length} selected` : "";
     bulk.classList.toggle("idle", !chosen.length);
     if (every) [every.checked, every.indeterminate] = [chosen.length === boxes.length && !!chosen.length,
       !!chosen.length && chosen.length < boxes.length];
   }
 
+  function choose(isChosen) {
+    for (const box of all("[type='checkbox'][form='chosen']")) box.checked = isChosen(box);
+    count();
+  }
+
   document.addEventListener("change", event => {
     const target = event.target;
-    if (target.id === "every") for (const box of all("input[name='name'][type='checkbox']")) box.checked = target.checked;
+    if (target.id === "every") choose(() => target.checked);
+    if (target.matches("td [form='chosen']") && one("#to-chosen")) target.closest("td").append(one("#to-chosen"));
     if (target.matches("[data-submit]")) target.form.requestSubmit();
     if (target.matches("#keys-on")) keep("keys", target.checked ? "on" : "off");
     count();
@@ -286,19 +353,100 @@
   const form = one("form[data-preview]");
   let typed = 0, asked = 0;
 
+  async function answerTo(address, step) {
+    const fields = new FormData(form);
+    fields.set("step", step);
+    const answer = await fetch(address, { method: "POST", body: new URLSearchParams(fields), headers: { "HX-Request": "true" } }).catch(() => null);
+    return answer?.ok ? answer.text() : "";
+  }
+
   async function preview() {
     const number = ++asked, kind = one("input[name='kind']:checked", form)?.value;
     if (kind && !form.elements[kind].value.trim()) return one("#preview").replaceChildren();
-    const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(new FormData(form)),
-      headers: { "HX-Request": "true" } }).catch(() => null);
-    if (answer?.ok && number === asked) htmx.swap({ text: await answer.text(), target: one("#preview"), swap: "innerMorph" });
+    const text = await answerTo(form.dataset.preview, "");
+    if (!text || number !== asked) return;
+    await htmx.swap({ text, target: one("#preview"), swap: "innerMorph" });
+    for (const error of all("#preview [data-field]")) error.hidden = !!document.getElementById(`error-${error.dataset.field}`);
+  }
+
+  // The arguments of a task are fields or JSON: the server makes the one of the other.
+  async function showArguments(step, id) {
+    const page = new DOMParser().parseFromString(await answerTo(form.action, step), "text/html");
+    if (!one("#arguments", page)) return;
+    one("#arguments").replaceWith(one("#arguments", page));
+    if (step === "switch") document.getElementById(id).focus();
+    preview();
   }
 
   if (form) window.addEventListener("load", preview);
-  form?.addEventListener("input", () => {
+  form?.addEventListener("input", ({ target }) => {
+    document.getElementById(`error-${target.name}`)?.remove();
+    target.removeAttribute("aria-invalid");
     clearTimeout(typed);
     typed = setTimeout(preview, 300);
   });
+  form?.addEventListener("change", ({ target }) => {
+    if (target.name === "task") showArguments("arguments");
+    if (target.name === "arguments") showArguments("switch", target.id);
+  });
+
+  // What is typed is kept for an hour, for the same person in this tab: sessions end, and servers stop. Secrets are not.
+  const person = body.dataset.user, FORMS = "form ";
+  const keptAs = form && `${FORMS}${form.action} ${form.elements.was?.value ?? ""} ${form.elements.like?.value ?? ""}`;
+  const secretKeys = (form?.dataset.secrets || "").split(" ").map(key => key.split(/[*?]/).sort((a, b) => b.length - a.length)[0].replace(/\W|_/g, ""));
+  const isSecret = text => /\*\*\*|:\/\/[^\s/]*:[^\s/]*@|bearer |basic /i.test(text) ||
+    secretKeys.some(key => key && text.toLowerCase().replace(/\W|_/g, "").includes(key));
+  let typedBefore = {};
+
+  function keepForm(isSent = false) {
+    const fields = { ...typedBefore };
+    let isWhole = true;
+    for (const field of form.elements) {
+      const { name, type, value } = field, options = [...field.options || []];
+      if (!name || ["hidden", "submit"].includes(type) || (type === "radio" && !field.checked)) continue;
+      const before = options.length ? (options.find(each => each.defaultSelected) || options[0]).value : field.defaultValue;
+      if (type === "radio" ? field.defaultChecked : value === before) continue;
+      if (type === "password" || isSecret(`${name} ${value} ${before}`)) [isWhole, fields[name]] = [false, undefined];
+      else fields[name] = value;
+    }
+    const entry = form.elements.was?.value || form.elements.name?.value, version = form.elements.if_version?.value;
+    note(keptAs, { person, fields, isWhole, isSent, entry, version, at: Date.now() });
+  }
+
+  function forgetForms(isOver) {
+    try {
+      for (const key of Object.keys(sessionStorage)) {
+        const name = key.replace(/^redisbeater\./, "");
+        if (key !== name && name.startsWith(FORMS) && isOver(noted(name) || {})) forget(name);
+      }
+    } catch { /* not allowed */ }
+  }
+
+  function restoreForm() {
+    const found = noted(keptAs);
+    if (!found) return;
+    if (body.hasAttribute("data-answer")) return typedBefore = found.fields; // it has what was sent
+    for (const [name, value] of Object.entries(found.fields)) {
+      const field = form.elements[name];
+      if (!field || field.value === value) continue;
+      field.value = value;
+      const folded = all("[name]", form).find(each => each.name === name).closest("details");
+      if (folded) folded.open = true;
+    }
+    if (found.version) form.elements.if_version.value = found.version; // so that a change meanwhile is a conflict
+    const line = document.createElement("p"), drop = document.createElement("button");
+    [line.id, line.className, drop.type, drop.textContent] = ["restored", "note", "button", "Discard"];
+    drop.addEventListener("click", () => { forget(keptAs); location.reload(); });
+    line.append(`What you typed at ${utc(new Date(found.at))} is back${found.isWhole ? "" : ", but for what may be secret"}. It is not saved yet. `, drop);
+    form.before(line);
+    typedBefore = found.fields;
+  }
+
+  const isSaved = found => found.isSent && one("#said .said") && one(".title[data-entry]")?.dataset.entry === found.entry;
+  if (person) forgetForms(found => found.person !== person || Date.now() - found.at > 3600000 || isSaved(found));
+  if (form) restoreForm();
+  form?.addEventListener("input", () => keepForm());
+  one(".buttons a", form || document.createElement("i"))?.addEventListener("click", () => forget(keptAs));
 
   // Copy a text. Browsers lock the clipboard on plain http: where nothing else helps, the text is left selected.
   async function copy(button) {
@@ -329,7 +477,7 @@
   let prefix = "";
 
   function move(step) {
-    const rows = all("tr[data-entry]");
+    const rows = all("main .rows tbody tr").filter(row => one("a", row));
     const at = rows.findIndex(row => row.classList.contains("current"));
     const row = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
     if (!row) return;
@@ -344,48 +492,93 @@
 
   function keepRow() {
     const row = one("tr.current[data-entry]");
-    try { if (row) sessionStorage.setItem("redisbeater.row", JSON.stringify([address, row.dataset.entry])); } catch { /* not allowed */ }
+    if (row) note("row", [address, row.dataset.entry]);
   }
 
   function returnToRow() {
-    try {
-      const [page, name] = JSON.parse(sessionStorage.getItem("redisbeater.row")) || [];
-      if (page !== address) return;
-      sessionStorage.removeItem("redisbeater.row");
-      const row = rowOf(name);
-      row?.classList.add("current");
-      one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
-    } catch { /* not allowed */ }
+    const [page, name] = noted("row") || [];
+    if (page !== address) return;
+    forget("row");
+    const row = rowOf(name);
+    row?.classList.add("current");
+    one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
   }
 
-  const inRow = selector => one(selector, one("tr.current") || document.createElement("i"))?.click();
-  const go = id => one(`nav a[data-key="${id}"]`)?.click();
+  // Keys act on the row that has the focus alone, or on the page of one entry; what cannot be undone asks.
+  const focused = selector => one(selector, document.activeElement?.closest("tr[data-entry]") || document.createElement("i"));
+  const ofEntry = selector => one(".title[data-entry]") && one(`.actions:not(td) :is(${selector})`);
+
+  function ask(button) {
+    if (!button) return;
+    const asks = document.createElement("input");
+    [asks.type, asks.name, asks.value] = ["hidden", "ask", "1"];
+    button.form.append(asks);
+    button.form.requestSubmit(button);
+  }
+
+  const go = id => one(`a[data-key="${id}"]`)?.click();
+  const SWITCH = "button.enable, button.disable", EDIT = "a[href*='/entry/edit?']";
   const KEYS = {
-    "/": () => { const search = one("input[type='search']"); search?.focus(); search?.select(); },
+    "/": () => { const search = one("main input[type='search']"); if (search) search.select(); else find(); },
     j: () => move(1), k: () => move(-1),
-    x: () => inRow("input[type='checkbox']"),
-    t: () => (one("tr.current .trigger") || one(".title + * .trigger, .actions:not(td) .trigger"))?.click(),
-    d: () => (one("tr.current :is(button.enable, button.disable)") || one(".actions:not(td) :is(.enable, .disable)"))?.click(),
-    n: () => one("#new")?.click(),
+    x: () => focused("input[type='checkbox']")?.click(),
+    t: () => ask(focused(".trigger") || ofEntry(".trigger")),
+    d: () => { const button = focused(SWITCH); if (button) button.click(); else ask(ofEntry(SWITCH)); },
+    e: () => (focused(EDIT) || ofEntry(EDIT))?.click(),
+    b: () => one("#chosen:not(.idle) button")?.focus(),
+    n: () => go("n"),
     ".": () => setLive(!isLive()),
     "?": () => one("#keys")?.showModal(),
-    "g e": () => go("e"), "g u": () => go("u"), "g h": () => go("h"), "g s": () => go("s"),
   };
+
+  const isTyping = place => place.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select");
 
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") {
       const menu = one("details.menu[open]");
       closeMenus();
-      one("summary", menu || document.createElement("i"))?.focus();
+      if (menu) one("summary", menu).focus();
+      else if (!one("dialog[open]") && !isTyping(event.target)) choose(() => false);
     }
     if (event.ctrlKey || event.altKey || event.metaKey || kept("keys") === "off") return;
-    if (event.target.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select, dialog")) return;
-    const act = KEYS[prefix + event.key];
+    if (isTyping(event.target) || one("dialog[open]")) return;
+    const act = prefix ? one(`nav a[data-key="${CSS.escape(event.key)}"]`) && (() => go(event.key)) : KEYS[event.key];
     prefix = event.key === "g" ? "g " : "";
     if (act) {
       event.preventDefault();
       act();
     }
+  });
+
+  // The command bar: arrow keys go through what is found, and Enter in its field takes the first of it.
+  const resultsOf = bar => all("[data-hit]", bar.parentNode);
+
+  function find() {
+    const dialog = one("#find");
+    if (dialog && !dialog.open) dialog.showModal();
+    one("form.find input")?.select();
+  }
+
+  document.addEventListener("click", event => {
+    if (!event.target.closest("a[data-find]") || event.ctrlKey || event.metaKey || event.shiftKey || !one("form.find")) return;
+    event.preventDefault();
+    find();
+  });
+  document.addEventListener("keydown", event => {
+    const bar = one("form.find"), { key, target } = event;
+    if (!bar) return;
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && key.toLowerCase() === "k") [event.preventDefault(), find()];
+    const stops = [one("input", bar), ...resultsOf(bar)], at = stops.indexOf(target);
+    if (at < 0) return;
+    if (key === "ArrowDown" || key === "ArrowUp") {
+      event.preventDefault();
+      stops[Math.max(0, Math.min(stops.length - 1, at + (key === "ArrowDown" ? 1 : -1)))].focus();
+    }
+    if (key === "Enter" && !at && stops[1] && one("[data-of]", bar.parentNode).dataset.of === target.value.trim()) [event.preventDefault(), stops[1].click()];
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    const words = one(".found [data-found]"), said = one("form.find [data-said]");
+    if (said) said.textContent = words?.textContent ?? "";
   });
 
   // The link with the token carries it behind "#", which no server sees and no log has. A link of another site fills in alone:
@@ -397,12 +590,58 @@
     if (secret.form.hasAttribute("data-opened")) secret.form.requestSubmit();
   }
 
+  // A picture whose parts are links is one stop of the Tab key: arrows move in it, and the part that a key, a pointer or a
+  // first tap is at is read beside it.
+  const markAt = target => target.closest?.("[data-marks] svg a");
+
+  function tell(mark) {
+    const told = one("[data-told]", mark.closest("[data-marks]")), link = document.createElement("a");
+    [link.href, link.textContent] = [mark.getAttribute("href"), one("title", mark).textContent];
+    if (told.textContent !== link.textContent) told.replaceChildren(link);
+  }
+
+  function nextMark(mark, key) {
+    const x = each => each.getBoundingClientRect().x, rows = all("svg", mark.closest("[data-marks]")).filter(row => one("a", row));
+    const at = rows.indexOf(mark.closest("svg")), row = all("a", rows[at]), place = row.indexOf(mark);
+    if (key === "Home" || key === "End") return row.at(key === "Home" ? 0 : -1);
+    if (key === "ArrowLeft" || key === "ArrowRight") return row[place + (key === "ArrowLeft" ? -1 : 1)];
+    const other = rows[at + (key === "ArrowUp" ? -1 : 1)]; // the part that is nearest in the next lane
+    return other && all("a", other).reduce((best, each) => Math.abs(x(each) - x(mark)) < Math.abs(x(best) - x(mark)) ? each : best);
+  }
+
+  document.addEventListener("keydown", event => {
+    const mark = markAt(event.target);
+    if (!mark || !/^(Arrow\w+|Home|End)$/.test(event.key)) return;
+    event.preventDefault();
+    const next = nextMark(mark, event.key);
+    if (!next) return;
+    for (const old of all("svg a[tabindex='0']", mark.closest("[data-marks]"))) old.setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  });
+  for (const kind of ["focusin", "pointerover"]) document.addEventListener(kind, event => {
+    const mark = markAt(event.target);
+    if (mark) tell(mark);
+  });
+  let touched = null;
+  document.addEventListener("click", event => {
+    const mark = markAt(event.target);
+    if (mark && event.pointerType === "touch" && touched !== mark) [touched] = [mark, tell(mark), event.preventDefault()];
+  });
+
+  // The line "now" of a page that stays open is drawn again every five minutes.
+  let drawn = now();
+  setInterval(() => {
+    if (one(".timeline") && mayAsk() && now() - drawn > 300000) [drawn] = [now(), everything()];
+  }, 10000);
+
   const keysOn = one("#keys-on");
   if (keysOn) keysOn.checked = kept("keys") !== "off";
   root.classList.add("scripted");
   nameZone();
   returnToRow();
   showLive();
+  announce();
   showKind();
   count();
   localize();

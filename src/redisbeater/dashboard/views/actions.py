@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any
@@ -15,15 +16,20 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Undo, flash, keep_undo, read_undo
+from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Tone, Undo, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
+from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.editing import save_form
-from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
+from redisbeater.dashboard.views.entries import asked_name, zone_of
+from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
+from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
+from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.verbs import VERBS, Verb
+from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
@@ -66,7 +72,8 @@ async def act(verb: Verb, req: PageRequest) -> Page | Response:
 async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or EntriesOutcome()
-    if len(chosen.names) > verb.most_unasked and not chosen.is_confirmed and not req.wants_json:
+    is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
+    if is_asked and not chosen.is_confirmed and not req.wants_json:
         back = local_path(req.request, chosen.form["next"])
         is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
         values = {"verb": verb, "chosen": chosen, "work": None, "back": back, "is_final": is_final}
@@ -262,6 +269,39 @@ async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page |
     return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
 
 
+async def ask_to_revert(req: PageRequest) -> Page:
+    """Ask whether to revert a change of the log; say what that does to the entry as it is now."""
+    name, at = asked_name(req), _moment_of(req.query("at"))
+    version = (await req.store.view(name)).version
+    report = await req.store.revert(name, at)
+    values = {"name": name, "at": at, "version": version, "report": report, "zone": await zone_of(req, name)}
+    return Page(template="revert.html", values=values, data=report.as_dict(), fragment="content")
+
+
+async def revert(req: PageRequest) -> Response:
+    """Revert the change of the log that a form names, if the entry is still the one that the question was about."""
+    form = await read_form(req.request)
+    name, author = form["name"], {"by": req.user.name, "note": form["note"].strip()}
+    if not (name and form["if_version"]):
+        raise HTTPException(400, "expected name, at and if_version")
+    report = await req.store.revert(name, _moment_of(form["at"]), version=form["if_version"], **author)
+    if req.wants_json:
+        return JSONAnswer(report.as_dict())
+    answer = RedirectResponse(f"{req.root}/entry?name={quote_name(name)}", 303)
+    await flash(req, answer, f"{shown(name, 80)}: reverted {', '.join(report.changed)}.")
+    return answer
+
+
+def _moment_of(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise HTTPException(400, "at: expected the time of a change in the log, ISO 8601 with its zone")
+    return moment
+
+
 @dataclass
 class RunsOutcome:
     """What became of the runs of a form, so far.
@@ -281,11 +321,19 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     """Do what a form says to the runs that it names; say which are left after ten seconds."""
     form = await read_form(req.request)
     ids = list(dict.fromkeys(run_id for run_id in form.all("id") if run_id))
+    if form["all"] == "1":
+        ids = await _runs_that_match(verb, req)
     if not ids:
         raise HTTPException(400, "no run is chosen")
+    if verb.when == "ended" and (form["all"] == "1" or not (req.wants_json or form["confirm"] == "1")):
+        ids.reverse()  # a list has the newest first; each new run may push the oldest out of those that are kept
     if len(ids) > MOST_RUNS:
         raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
     note = form["note"].strip()
+    if len(ids) > verb.most_unasked and form["confirm"] != "1" and not req.wants_json:
+        back = local_path(req.request, form["next"])
+        values: dict[str, Any] = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
+        return Page(template="runs_left.html", values=values, fragment="content")
 
     async def change(run_id: str) -> Any:
         return await req.store.call(verb.one, run_id, by=req.user.name, note=note)
@@ -294,11 +342,28 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     if req.wants_json:
         return JSONAnswer(vars(work), 409 if work.errors else 200)
     if work.errors or work.left:
-        values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
+        values = {"verb": verb, "work": work, "ids": work.left, "total": len(ids), "note": note, "next": form["next"]}
         return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(req.request, form["next"]), 303)
-    await flash(req, answer, _said_of_runs(verb, work))
+    text, tone = _said_of_runs(verb, work)
+    await flash(req, answer, text, tone=tone)
     return answer
+
+
+async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
+    """Return the ids of the newest runs that the filters in the address select, of those that a verb is for."""
+    name = req.query("name")
+    zone = await zone_of(req, name) if name else None
+    query = replace(HistoryQuery.of(req, MOST_RUNS, zone), limit=MOST_RUNS, before=None)
+    if query.problems:
+        raise HTTPException(422, "; ".join(f"{field}: {problem}" for field, problem in query.problems.items()))
+
+    async def read(store: AsyncOperatorStore) -> FoundHistory:
+        heavy = replace(req, store=store)
+        return await query.read(heavy, name, await query.names(heavy))
+
+    found = await req.site.heavy_reads.read(req.request, req.user, read)
+    return [run.id for run in found.items if isinstance(run, Run) and is_for(verb, run)][:MOST_RUNS]
 
 
 async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> RunsOutcome:
@@ -323,11 +388,27 @@ async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> Ru
     return work
 
 
-def _said_of_runs(verb: Verb, work: RunsOutcome) -> str:
-    if len(work.done) > 1:
-        return f"{len(work.done):,} runs: {verb.done}."
-    (result,) = work.done.values()
-    return f"{verb.done.capitalize()} as run {result}." if isinstance(result, str) else str(result["sentence"])
+#: What became of a run that was to stop, the worst first: its word, and the tone of the message.
+_STOPPED: Mapping[str, tuple[str, Tone]] = {
+    "CANNOT": ("Not stopped", "bad"),
+    "ASKED": ("Asked to stop", "warn"),
+    "REVOKED": ("Stopped", "good"),
+}
+
+
+def _said_of_runs(verb: Verb, work: RunsOutcome) -> tuple[str, Tone]:
+    results = list(work.done.values())
+    if isinstance(results[0], str):
+        one = f"Re-run started: {results[0]}."
+        return one if len(results) == 1 else f"{len(results):,} runs: {verb.done}.", "good"
+    counts = Counter(result["outcome"] for result in results)
+    worst = next(outcome for outcome in _STOPPED if outcome in counts)
+    word, tone = _STOPPED[worst]
+    if len(results) == 1:
+        return f"{word}: {results[0]['sentence'].removeprefix(f'{worst}: ')}.", tone
+    of = "" if len(counts) == 1 else f" of {len(results):,}"
+    said = [f"{counts[each]:,}{of} runs: {_STOPPED[each][0].lower()}." for each in _STOPPED if counts[each]]
+    return " ".join(said), tone
 
 
 ACTIONS = (
@@ -341,4 +422,6 @@ ACTIONS = (
         for verb in VERBS.values()
     ),
     Action(path="/undo", answer=undo, right=Right.OPERATE, method="POST"),
+    Action(path="/entry/revert", answer=ask_to_revert, right=Right.EDIT),
+    Action(path="/entry/revert", answer=revert, right=Right.EDIT, method="POST"),
 )

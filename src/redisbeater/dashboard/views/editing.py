@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,22 +16,34 @@ from redisbeater.dashboard.pages import Action, Page, PageRequest, Undo, flash
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.entries import asked_name
-from redisbeater.display import quoted, shown
-from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
+from redisbeater.display import printable_json, shown
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import Collected, EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import EditReport
 from redisbeater.management.entry_words import JSON_WORDS, FormWords, default_of, fields_of_entry
 from redisbeater.management.lint import Preview
+from redisbeater.management.registered import Signature
 from redisbeater.model import json_text
-from redisbeater.model.fields import WORDS, Flag, Labels
+from redisbeater.model.fields import WORDS
 from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
 
 #: The field of the form beside which an error is shown, if the field of the entry has another name.
-_PLACES = {"schedule": "kind", **{field.name: word for word, field in WORDS.items()}}
+_PLACES = {field.name: word for word, field in WORDS.items()}
 
-#: The message of a form whose entry is gone.
-GONE = "it was deleted meanwhile: restore it, and save again"
+#: The fields of a form in their order; "arg" stands for the arguments of the task.
+_ORDER = ("", "name", "task", "kind", *SCHEDULE_WORDS, "timezone", "arg", *WORDS)
+
+#: What the name of the field of an argument of the task begins with.
+_ARGUMENT = "arg."
+
+#: The messages of a form whose entry is gone, and of one whose entry another person has changed.
+GONE = "Someone deleted this entry."
+CHANGED = "Someone else has changed this entry since you opened it. Saving shows you both versions."
+
+#: The message about JSON that is to be shown in fields, and cannot be.
+NO_FIELDS = "The fields of the task cannot hold this JSON: correct it, or save it as it is."
 
 #: Runs in the preview.
 RUNS = 5
@@ -47,6 +60,8 @@ class Draft:
         version: that of the entry when the form was opened.
         kind: the word of the schedule; empty: it stays as it is.
         words: all texts, by their names.
+        texts: those of the arguments of the task, by their names.
+        has_json: whether the arguments are JSON, not fields.
         errors: what is wrong, by field; an empty name is the form itself.
     """
 
@@ -57,6 +72,8 @@ class Draft:
     kind: str = "every"
     note: str = ""
     words: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    has_json: bool = False
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -66,9 +83,14 @@ class Draft:
         words = {name: form[name].replace("\r\n", "\n") for name in names}
         kind = form["kind"] or next((word for word in SCHEDULE_WORDS if words.get(word, "").strip()), "")
         kind = kind if kind in SCHEDULE_WORDS else ""
+        texts = {
+            name.removeprefix(_ARGUMENT): text.replace("\r\n", "\n")
+            for name, text in form.flat.items()
+            if name.startswith(_ARGUMENT)
+        }
         return cls(
             name=form["was"] or form["name"], was=form["was"], like=form["like"], version=form["if_version"], kind=kind,
-            note=form["note"], words=words,
+            note=form["note"], words=words, texts=texts, has_json=form["arguments"] != "fields",
         )  # fmt: skip
 
     @classmethod
@@ -79,54 +101,74 @@ class Draft:
         return cls(name=name, was=name, version=found.version, kind=found.kind, words=dict(found.words))
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, str]:
         """The texts for ``store.words()``: those that are not empty, with the one schedule that is chosen."""
         texts = {name: self.words[name].strip() for name in WORDS if self.words.get(name, "").strip()}
         if self.kind and self.words.get(self.kind, "").strip():
             texts[self.kind] = self.words[self.kind].strip()
-        return typed(texts)
+        return texts
 
-    def refuse(self, error: InvalidEntry) -> None:
-        """Record an error beside its field."""
-        place = error.path.removeprefix("$").lstrip(".")
-        parts = place.replace("[", ".").split(".")
-        name = parts[0]
-        if name == "schedule" and len(parts) > 1:
-            name = parts[1] if parts[1] in SCHEDULE_WORDS else self.kind
-        known = (*SCHEDULE_WORDS, *WORDS, "name", "task", "kind")
-        name = _PLACES.get(name, name)
-        self.errors[name if name in known else ""] = str(error).replace("--", "")
+    def pass_arguments(self, signature: Signature) -> None:
+        """Set args and kwargs to what the fields of the arguments say.
 
+        Raises:
+            InvalidEntry: a text cannot be read; it has the errors of the others.
+        """
+        passed = signature.passed(self.texts, *self._arguments())
+        for word, value in zip(("args", "kwargs"), passed):
+            if value or word in self.words:
+                self.words[word] = printable_json(value) if value else ""
 
-def typed(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return texts as ``store.words()`` takes them: labels as an object, flags as true or false.
+    def show_arguments(self, signature: Signature | None) -> None:
+        """Set the fields of the arguments to what args and kwargs say; JSON stays where no fields can.
 
-    Raises:
-        InvalidEntry: a label is no ``key=value``.
-    """
-    words: dict[str, Any] = dict(texts)
-    for word, text in texts.items():
-        kind = WORDS[word].kind if word in WORDS else None
-        if isinstance(kind, Flag):
-            words[word] = text in ("yes", "on", "true", "1")
-        elif isinstance(kind, Labels):
-            words[word] = labels_of(text)
-    return words
+        What was typed stays if it cannot be read, and so does that for another task.
+        """
+        texts = None if signature is None else signature.texts(*self._arguments())
+        self.has_json = self.has_json or texts is None
+        if signature and texts is not None and not any(name.startswith(_ARGUMENT) for name in self.errors):
+            known = [each.name for each in signature.arguments]
+            self.texts = {name: text for name, text in self.texts.items() if name not in known} | texts
 
+    def _arguments(self) -> list[Any]:
+        """Return args and kwargs, or None in the place of one that is no JSON."""
+        found: list[Any] = []
+        for word, empty in (("args", "[]"), ("kwargs", "{}")):
+            try:
+                found.append(json_text.from_person(self.words.get(word, "").strip() or empty, "$"))
+            except InvalidEntry:
+                found.append(None)
+        return found
 
-def labels_of(text: str) -> dict[str, str]:
-    """Return the labels of lines ``key=value``.
+    def refuse(self, errors: InvalidEntry) -> None:
+        """Record an error, and those that came with it, each beside its field in words."""
+        for error in (errors, *errors.others):
+            name, *rest = error.path.removeprefix("$").lstrip(".").replace("[", ".[").split(".")
+            problem = error.problem
+            if name == "schedule":
+                name, rest = self.kind or "kind", []
+                problem = problem if self.words.get(name, "").strip() else "write when it runs"
+            elif name == "name" and not self.name:
+                problem = "give the entry a name"
+            elif name == "kwargs" and not self.has_json and rest and rest[0] in self.texts:
+                name, rest = _ARGUMENT + rest[0], rest[1:]
+            elif name in ("args", "kwargs"):
+                self.has_json = True
+            name = _PLACES.get(name, name)
+            if name not in _ORDER and not name.startswith(_ARGUMENT):
+                name, rest = "", [error.path]
+            place = ".".join(rest).replace(".[", "[")
+            words = f"{place}: {problem}" if place else problem[:1].upper() + problem[1:]
+            self.errors.setdefault(name, words if words.endswith((".", "?")) else f"{words}.")
+        self.errors = dict(sorted(self.errors.items(), key=lambda each: _ORDER.index(each[0].partition(".")[0])))
 
-    Raises:
-        InvalidEntry: a line is none.
-    """
-    labels = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        key, equals, value = line.partition("=")
-        if not (equals and key.strip()):
-            raise InvalidEntry("$.labels", f"expected lines such as customer=weiss, got {quoted(line, 80)}")
-        labels[key.strip()] = value.strip()
-    return labels
+    def drop(self, errors: Iterable[InvalidEntry]) -> None:
+        """Record errors, and forget the texts that they are about."""
+        for error in errors:
+            self.refuse(error)
+        self.name = "" if "name" in self.errors else self.name
+        self.words = {name: text for name, text in self.words.items() if name not in self.errors}
+        self.texts = {name: text for name, text in self.texts.items() if _ARGUMENT + name not in self.errors}
 
 
 async def new(req: PageRequest) -> Page:
@@ -148,22 +190,31 @@ async def save(req: PageRequest) -> Page | Response:
 
 
 async def save_form(req: PageRequest, form: Form) -> Page | Response:
-    """Do what a form says, or show it again with what is wrong."""
-    draft = Draft.of_form(form)
-    is_check = form["step"] == "check"
+    """Do what a form says, or show it again with all that is wrong."""
+    draft, step = Draft.of_form(form), form["step"]
+    if step in ("arguments", "switch"):
+        return await _with_arguments(req, draft, shows_json=form["arguments"] == "json", is_switched=step == "switch")
     try:
-        await _check_tasks(req, draft)
-        if not draft.was:
-            return await _create(req, draft, is_check=is_check)
-        return await _change(req, draft, is_check=is_check)
+        if step == "restore":
+            with suppress(EntryExists):
+                await req.store.restore(draft.was, note=draft.note, by=req.user.name)
+        errors = Collected()
+        with errors:
+            await _pass_arguments(req, draft)
+        with errors:
+            await _check_tasks(req, draft)
+        with errors:
+            write = _change if draft.was else _create
+            answer = await write(req, draft, is_check=step == "check" or bool(errors))
+        errors.raise_first()
+        return answer
     except InvalidEntry as exc:
         draft.refuse(exc)
         return await _form(req, draft, status=422)
     except EntryExists:
-        draft.errors["name"] = "there is an entry of that name"
+        draft.errors["name"] = "There is an entry of that name."
         return await _form(req, draft, status=409)
-    except EditConflict as exc:
-        draft.errors[""] = str(exc)
+    except EditConflict:
         return await _conflict(req, draft)
     except EntryNotFound:
         if req.wants_json:
@@ -172,8 +223,29 @@ async def save_form(req: PageRequest, form: Form) -> Page | Response:
         return await _form(req, draft, status=404)
 
 
+async def _with_arguments(req: PageRequest, draft: Draft, *, shows_json: bool, is_switched: bool) -> Page:
+    """Show the form with the arguments of the task that is chosen; ``is_switched``: they came the other way."""
+    draft.has_json ^= is_switched
+    try:
+        await _pass_arguments(req, draft)
+        draft.has_json = shows_json
+    except InvalidEntry as exc:
+        draft.refuse(exc)
+    page = await _form(req, draft)
+    if is_switched and draft.has_json and not shows_json:
+        draft.errors["kwargs"] = NO_FIELDS
+    return page
+
+
+async def _pass_arguments(req: PageRequest, draft: Draft) -> None:
+    """Set args and kwargs to what the fields of the arguments say, if they count and the task is known."""
+    signature = None if draft.has_json else await req.store.signature(draft.words.get("task", "").strip())
+    if signature is not None:
+        draft.pass_arguments(signature)
+
+
 async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
-    texts = draft.given
+    texts: Mapping[str, Any] = draft.given
     if draft.like:
         texts = await req.store.restored_words(draft.like, texts)
     words = await req.store.words(texts)
@@ -184,22 +256,26 @@ async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
     created = await req.store.create(
         entry.name, entry.task, entry.schedule, note=draft.note, by=req.user.name, **fields
     )
-    return await _saved(req, draft, f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True})
+    text, data = f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True}
+    return await _saved(req, draft, text, data, warning=await _warning(req, created))
 
 
 async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
-    before = await req.store.form_words(draft.was)
-    changed = _changed_texts(draft, before)
-    report = await _edited(req, draft, changed, dry_run=is_check)
+    before, changed, report = await _edited(req, draft, dry_run=is_check)
     if is_check:
-        preview = None
-        if report.entry.enabled:
-            preview = await req.store.preview(report.entry, RUNS)
-        return await _form(req, draft, report=report, preview=preview)
+        return await _form(req, draft, report=report, preview=await req.store.preview(report.entry, RUNS))
     if not report.changed:
         return await _saved(req, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
     text, undo = f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", _undo(draft, before, changed, report)
-    return await _saved(req, draft, text, report.as_dict(), undo)
+    calls_otherwise = any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed)
+    warning = await _warning(req, report.entry) if calls_otherwise else ""
+    return await _saved(req, draft, text, report.as_dict(), undo, warning=warning)
+
+
+async def _warning(req: PageRequest, entry: RedisScheduleEntry) -> str:
+    """Return a warning for the message about a saved entry if each of its runs will fail, else an empty text."""
+    problem = await req.store.task_problem(entry)
+    return f" Warning: {problem}." if problem else ""
 
 
 def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
@@ -209,18 +285,26 @@ def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text != before.words.get(name, "").strip()}
 
 
-async def _edited(req: PageRequest, draft: Draft, changed: Mapping[str, str], *, dry_run: bool) -> EditReport:
+async def _edited(req: PageRequest, draft: Draft, *, dry_run: bool) -> tuple[FormWords, dict[str, str], EditReport]:
+    """Change an entry, unless it is a dry run; return its texts before, those that are changed, and the report."""
+    before = await req.store.form_words(draft.was)
+    changed = _changed_texts(draft, before)
     set_, unset = {name: text for name, text in changed.items() if text}, [n for n, t in changed.items() if not t]
-    words = await req.store.words(await req.store.restored_words(draft.was, typed(set_)), draft.was)
-    fields = await run_in_threadpool(words.fields)
+    words = await req.store.words(await req.store.restored_words(draft.was, set_), draft.was)
+    errors, fields = Collected(), {}
+    with errors:
+        fields = await run_in_threadpool(words.fields)
     for name in unset:
-        if name in ("task", *SCHEDULE_WORDS):
-            raise InvalidEntry(f"$.{name}", "is missing; every entry has it")
-        field_name, default = default_of(name)
-        fields[field_name] = default
+        with errors:
+            if name in ("task", *SCHEDULE_WORDS):
+                raise InvalidEntry(f"$.{name if name == 'task' else 'schedule'}", "is missing; every entry has it")
+            field_name, default = default_of(name)
+            fields[field_name] = default
+    errors.raise_first()
     version = draft.version or None
     author: Any = {"note": draft.note, "by": req.user.name}
-    return await req.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
+    report = await req.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
+    return before, changed, report
 
 
 def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: EditReport) -> Undo | None:
@@ -236,12 +320,13 @@ def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: E
 
 
 async def _saved(
-    req: PageRequest, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None
+    req: PageRequest, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None, *, warning: str = ""
 ) -> Response:
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(f"{req.root}/entry?name={quote_name(draft.name)}", 303)
-    await flash(req, answer, text, undo)
+    is_good = (data.get("created") or data.get("changed")) and not warning
+    await flash(req, answer, text + warning, undo, "good" if is_good else "warn")
     return answer
 
 
@@ -252,18 +337,25 @@ async def _check_tasks(req: PageRequest, draft: Draft) -> None:
     """
     if req.site.allow_any_task:
         return
+    errors = Collected()
     before = (await req.store.form_words(draft.was)).words if draft.was else {}
     task, known = draft.words.get("task", "").strip(), await req.store.tasks()
-    if not draft.was and not task:
-        raise InvalidEntry("$.task", "is missing; choose the task to run")
-    if task and task != before.get("task") and task not in known:
-        raise _unknown_task("$.task", task)
+    with errors:
+        if not draft.was and not task:
+            raise InvalidEntry("$.task", "choose the task to run")
+        if task and task != before.get("task") and task not in known:
+            raise _unknown_task("$.task", task)
     linked = [signature for _, signature in _links(before)]
-    for path, signature in _links(draft.words):
-        canvas = signature.get("subtask_type")
-        name = f"celery.{canvas}" if canvas else signature.get("task")
-        if signature not in linked and name not in known:
-            raise _unknown_task(path, name)
+    links: list[tuple[str, Mapping[str, Any]]] = []
+    with suppress(InvalidEntry):  # whoever reads the options says what is wrong with them
+        links += _links(draft.words)
+    with errors:
+        for path, signature in links:
+            canvas = signature.get("subtask_type")
+            name = f"celery.{canvas}" if canvas else signature.get("task")
+            if signature not in linked and name not in known:
+                raise _unknown_task(path, name)
+    errors.raise_first()
 
 
 def _links(words: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -277,19 +369,54 @@ def _unknown_task(path: str, task: object) -> InvalidEntry:
 async def preview(req: PageRequest) -> Page:
     """Show what a form would do that is not saved: its schedule in words, its next runs, and what is wrong."""
     draft = Draft.of_form(await read_form(req.request))
+    report: EditReport | None = None
     found: Preview | None = None
-    try:
-        texts, task = draft.given, draft.words.get("task", "").strip()
-        if draft.was:  # an unchanged secret is blank, which does not matter here
-            texts = {name: text for name, text in texts.items() if name not in (*JSON_WORDS, "labels")}
-            task = ""
-        entry = await req.store.draft(draft.name or "new", task or "preview", await req.store.words(texts))
-        found = await req.store.preview(entry, RUNS)
-    except InvalidEntry as exc:
-        draft.refuse(exc)
+    for _ in range(2):  # again without what cannot be read
+        errors = Collected()
+        with errors:
+            await _pass_arguments(req, draft)
+        with errors, suppress(EntryNotFound):
+            if draft.was and req.may(Right.EDIT):  # of secrets, too, the changes tell whether a guess was right
+                report = await _difference(req, draft)
+            found = await (req.store.preview(report.entry, RUNS) if report else _preview_of_new(req, draft))
+        if not errors:
+            break
+        draft.drop(errors)
+    if draft.was and found is None and not draft.errors:
+        draft.errors[""] = GONE
     data = {**(found.as_dict() if found else {}), "errors": draft.errors}
-    values = {"draft": draft, "preview": found}
+    data |= {"changes": report.as_dict()} if report else {}
+    values = {"draft": draft, "preview": found, "report": report, "labels": _labels(req)}
     return Page(template="preview.html", values=values, data=data, fragment="preview")
+
+
+def _labels(req: PageRequest) -> dict[str, str]:
+    """Return the labels of the fields, by which errors name them."""
+    fields = {field.word: field.label for group in req.site.form.values() for field in group}
+    titles = {word: kind.title for word, kind in SCHEDULE_WORDS.items()}
+    return {"name": "Name", "task": "Task", "kind": "Schedule", **titles, **fields}
+
+
+async def _difference(req: PageRequest, draft: Draft) -> EditReport:
+    """Return the report on the change that a form makes to its entry as that is now."""
+    try:
+        return (await _edited(req, draft, dry_run=True))[2]
+    except EditConflict:
+        draft.errors[""], draft.version = CHANGED, ""
+        return (await _edited(req, draft, dry_run=True))[2]
+
+
+async def _preview_of_new(req: PageRequest, draft: Draft) -> Preview:
+    texts, task = draft.given, draft.words.get("task", "").strip()
+    if draft.was:  # an unchanged secret is blank, which does not matter here
+        texts = {name: text for name, text in texts.items() if name not in (*JSON_WORDS, "labels")}
+        task = ""
+    elif draft.like and req.may(Right.EDIT):
+        texts = await req.store.restored_words(draft.like, texts)
+    entry = await req.store.draft(draft.name or "new", task or "preview", await req.store.words(texts))
+    found = await req.store.preview(entry, RUNS)
+    findings = [each for each in found.findings if task or each.rule != "unknown-task"]
+    return replace(found, call=found.call if task else "", findings=findings)
 
 
 async def _form(
@@ -301,9 +428,12 @@ async def _form(
     theirs: FormWords | None = None,
     status: int = 200,
 ) -> Page:
+    signature = await req.store.signature(draft.words.get("task", "").strip())
+    draft.show_arguments(signature)
     values = {
         "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
-        "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task,
+        "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task, "signature": signature,
+        "gone": GONE, "labels": _labels(req),
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
     data |= {"changes": report.as_dict()} if report else {}

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
+from redisbeater.dashboard import words
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import Action, Page, PageRequest
-from redisbeater.dashboard.pictures import Strip, two_weeks
-from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, past_time
+from redisbeater.dashboard.pages import PAGES, Action, Page, PageRequest
+from redisbeater.dashboard.pictures import Weeks, two_weeks
+from redisbeater.dashboard.views.queries import (
+    MOST_ROWS,
+    MOST_TYPED,
+    RUN_STATES,
+    Command,
+    EntryQuery,
+    HistoryQuery,
+    past_time,
+    read_command,
+)
 from redisbeater.editing.upcoming import UpcomingRun
-from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, InvalidEntry, RunNotFound
+from redisbeater.management.edit_report import revertible
 from redisbeater.management.entry_view import EntryView, ViewPage
-from redisbeater.management.runs.history import item_dict
+from redisbeater.management.runs.history import WHOLE_ID, item_dict, moment_of
 from redisbeater.management.search import STATES
-from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import RunBrief
+from redisbeater.management.verbs import VERBS, Verb, command_line
+from redisbeater.model.run import Run, RunBrief
 
 #: Fire times, and runs and lines of the log, on the page.
 UPCOMING, HISTORY = 10, 30
 
 #: Fire times that the picture of two weeks has at most: more of them would be one dark bar.
 MOST_MARKS = 400
-
-#: The words of the log that are changes by somebody.
-CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
 
 
 async def entry(req: PageRequest) -> Page:
@@ -39,8 +51,9 @@ async def entry(req: PageRequest) -> Page:
     view = await store.view(name, has_secrets=with_secrets)
     recorded = await store.recorded(name)
     lines = await store.log(name)
-    answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, view.zone)
+    answer, query = await store.explained(name, None, req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
+    view = view.with_runs(runs)
     data = {
         **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
         "why": answer,
@@ -53,10 +66,12 @@ async def entry(req: PageRequest) -> Page:
         "answer": answer,
         "upcoming": (upcoming := await _upcoming(req, view))[:UPCOMING],
         "weeks": _two_weeks(req, view, upcoming),
+        "active": sorted(await store.runs(name), key=moment_of),
         "history": history,
         "query": query,
         "states": RUN_STATES,
-        "changes": [line for line in lines if _is_change(line)],
+        "changes": [line for line in lines if line.is_change],
+        "revertible": [line.last for line in revertible(lines)] if req.may("edit") and view.stored else [],
         "fields": _fields(view),
         "with_secrets": with_secrets,
         "tracks_runs": await store.tracks_runs(),
@@ -92,16 +107,12 @@ async def _upcoming(req: PageRequest, view: EntryView) -> Sequence[UpcomingRun]:
     return []
 
 
-def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -> Strip | None:
+def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -> Weeks | None:
     """Return the picture of the next two weeks; None where it would be one bar, or empty."""
     end = req.clock.now + timedelta(days=14)
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
-    return two_weeks([run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
-
-
-def _is_change(line: LogLine) -> bool:
-    return line.what in CHANGES or ("by" in line.details and line.what != "triggered")
+    return two_weeks(view.name, [run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
 
 
 def _fields(view: EntryView) -> list[tuple[str, Any]]:
@@ -121,7 +132,7 @@ async def why(req: PageRequest) -> Page:
             moment = past_time(req, at, zone)
         except ValueError as exc:
             problem = str(exc)
-    answer = await req.store.why(name, moment)
+    answer = await req.store.explained(name, moment, req.clock.fixed)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
     data = {"error": problem, "field": "at"} if problem else answer
@@ -135,8 +146,11 @@ async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
     return None
 
 
-#: Entries on a page, and runs in the bar of each.
-SIZE, RUNS = 50, 30
+#: Runs in the bars of each entry, from which its result is read, too.
+RUNS = 30
+
+#: What the filters offer: states, and rows of a page.
+CHOICES = {"states": (*STATES, "deleted"), "sizes": (50, 100, MOST_ROWS)}
 
 #: Rows that a page on screen may ask for again at once.
 MOST_NAMED = 50
@@ -151,15 +165,16 @@ async def entries(req: PageRequest) -> Page:
         named = await req.store.named(names[:MOST_NAMED])
         found = ViewPage(entries=named, total=len(named), number=1, pages=1)
     else:
-        found = await req.store.views(query.page, SIZE, **query.filters)
+        found = await req.store.views(query.page, query.size, **query.filters)
     runs = await req.store.newest_runs([view.name for view in found.entries], RUNS)
+    found = replace(found, entries=[view.with_runs(runs[view.name]) for view in found.entries])
     return Page(
         template="entries.html",
         values={
             "query": query,
             "found": found,
             "runs": runs,
-            "states": (*STATES, "deleted"),
+            **CHOICES,
             "forecast": await req.site.forecasts.known(query.selection),
         },
         data=_data(found, runs),
@@ -170,12 +185,12 @@ async def entries(req: PageRequest) -> Page:
 async def _deleted(req: PageRequest, query: EntryQuery) -> Page:
     text = query.q.casefold()
     deleted = {name: at for name, at in (await req.store.deleted()).items() if text in name.casefold()}
-    pages = max(-(-len(deleted) // SIZE), 1)
+    pages = max(-(-len(deleted) // query.size), 1)
     found = ViewPage(entries=[], total=len(deleted), number=min(query.page, pages), pages=pages)
-    shown = dict(list(deleted.items())[(found.number - 1) * SIZE : found.number * SIZE])
+    shown = dict(list(deleted.items())[(found.number - 1) * query.size : found.number * query.size])
     return Page(
         template="deleted.html",
-        values={"query": query, "deleted": shown, "found": found, "states": (*STATES, "deleted")},
+        values={"query": query, "deleted": shown, "found": found, **CHOICES},
         data={**_data(found, {}), "entries": [_deleted_data(name, at) for name, at in shown.items()]},
         fragment="content",
     )
@@ -195,6 +210,121 @@ def _data(found: ViewPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, 
     }
 
 
+#: Entries, labels, runs and actions of each kind that are found.
+MOST_FOUND = 8
+
+
+class FoundAction(NamedTuple):
+    """A change that somebody may mean: its words, its command, and the form that asks before anything is done."""
+
+    words: str
+    line: str
+    path: str
+    fields: Mapping[str, str]
+
+
+async def find(req: PageRequest) -> Page:
+    """Find pages, entries, labels, runs and actions; of a part of an id runs are searched at Enter alone."""
+    text = " ".join(req.query("q")[:MOST_TYPED].split())
+    folded, command = text.casefold(), read_command(text)
+    found = (await req.store.views(1, MOST_ROWS, text=text)).entries if text else []
+    target = command.target if command else text
+    runs = await _runs_with(req, target)
+    entries = _nearest(text, found)[:MOST_FOUND]
+    newest = await req.store.newest_runs([entry.name for entry in entries], RUNS)
+    labels = dict.fromkeys("=".join(label) for entry in found for label in entry.labels.items())
+    values: dict[str, Any] = {
+        "q": text,
+        "pages": [(path, name) for path, name in _pages_of(req) if folded in name.casefold()],
+        "entries": [entry.with_runs(newest[entry.name]) for entry in entries],
+        "labels": [label for label in labels if folded in label.casefold()][:MOST_FOUND],
+        "runs": [run if isinstance(run, str) else run.id for run in runs],
+        "actions": await _actions(req, command, runs) if command else [],
+        "command": command,
+    }
+    data = {
+        **{key: values[key] for key in ("q", "labels", "runs")},
+        "pages": [path for path, _ in values["pages"]],
+        "entries": [entry.name for entry in values["entries"]],
+        "actions": [{"words": action.words, "command": action.line} for action in values["actions"]],
+    }
+    return Page(template="find.html", values=values, data=data, fragment="found")
+
+
+def _pages_of(req: PageRequest) -> list[tuple[str, str]]:
+    return [(path, name) for path, _, name in PAGES] + ([("/new", "New entry")] if req.may("edit") else [])
+
+
+def _nearest(text: str, found: Sequence[EntryView]) -> list[EntryView]:
+    """Return entries, those first that have the text at the begin of their name, then those that have it in that."""
+    folded, names = text.casefold(), {entry.name: entry.name.casefold() for entry in found}
+    return sorted(
+        found, key=lambda entry: (folded not in (name := names[entry.name]), name.find(folded), len(name), name)
+    )
+
+
+async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
+    """Return the run with an id, or the ids that begin so, for which Redis is searched for up to a second."""
+    is_typing = req.request.headers.get("HX-Request") == "true"
+    if not re.fullmatch(r"[0-9a-fA-F-]{8,36}", text) or (is_typing and len(text) < WHOLE_ID):
+        return []
+    try:
+        return [await req.store.run(text)]
+    except RunNotFound as exc:
+        return exc.runs[:MOST_FOUND]
+    except ImproperlyConfigured:  # runs are not recorded
+        return []
+
+
+async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) -> list[FoundAction]:
+    """Return the actions that a command may mean and this person may do."""
+    verb, target, make = VERBS.get(asked.verb), asked.target, partial(_action, req.site.app, asked)
+    if verb is None:  # it changes the schedule as a whole
+        is_pause = asked.verb == "pause"
+        is_able = req.may("operate") and is_pause != bool(req.status.pause)
+        until = (asked.until or target) if is_pause else ""
+        return [make(f"{asked.verb.capitalize()} the schedule", "/pause", until=until)] if is_able else []
+    if not target or not req.may(verb.right):
+        return []
+    about, found, path = verb.question or verb.label, list[FoundAction](), f"/entries/{verb.name}"
+    if verb.of == "runs":
+        able = [run.id for run in runs if isinstance(run, Run) and verb in words.verbs(run, req.user)]
+        return [make(f"{about} run {run_id}", "/run", run_id, id=run_id) for run_id in able]
+    until = asked.until if "until" in verb.takes else ""
+    key, is_label, value = target.partition("=")
+    if is_label and not verb.is_single and verb.when != "deleted":
+        state = verb.when if verb.when in STATES else ""
+        total = (await req.store.views(1, 1, labels={key: value}, states=[state] if state else [])).total
+        what = f"{about} {total:,} {'entry' if total == 1 else 'entries'} with {target}"
+        link = f"{req.root}/?{urlencode({'label': target}, errors='replace')}"
+        found += [make(what, path, label=target, until=until, all="1", state=state, next=link)] if total else []
+    for name in await _names(req, verb, target):
+        link = f"{req.root}/entry?{urlencode({'name': name}, errors='replace')}"
+        found.append(make(f"{about} {name}", path, name, until=until, next=link))
+    return found
+
+
+async def _names(req: PageRequest, verb: Verb, text: str) -> list[str]:
+    """Return the names of entries with a text that a person may do a verb to, the nearest ones."""
+    if verb.when == "deleted":
+        return [name for name in await req.store.deleted() if text.casefold() in name.casefold()][:MOST_FOUND]
+    found = _nearest(text, (await req.store.views(1, MOST_ROWS, text=text)).entries)
+    named = [entry for entry in found if text.casefold() in entry.name.casefold()]
+    return [entry.name for entry in named or found if verb in words.verbs(entry, req.user)][:MOST_FOUND]
+
+
+def _action(
+    app: str, asked: Command, what: str, path: str, name: str = "", label: str = "", until: str = "", **more: str
+) -> FoundAction:
+    given = {"label": label, "until": until, "note": asked.note}
+    return FoundAction(
+        words=f"{what} until {until}" if until else what,
+        line=command_line(app, asked.verb, *filter(None, [name]), **given),
+        path=path,
+        fields={"name": name, "ask": "1", **given, **more},
+    )
+
+
 def _is_heavy(asked: QueryParams) -> bool:
     """Return whether many entries are read; a page that is live asks for a few by their names."""
     return "name" not in asked and EntryQuery.of(asked).is_heavy
@@ -203,5 +333,6 @@ def _is_heavy(asked: QueryParams) -> bool:
 ACTIONS = (
     Action(path="/", answer=entries, is_heavy=_is_heavy),
     Action(path="/entry", answer=entry),
+    Action(path="/find", answer=find, is_heavy=lambda asked: bool(asked.get("q"))),
     Action(path="/why", answer=why),
 )

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.access import MOST_BYTES, Form, read_form
 from redisbeater.dashboard.pages import PageRequest
-from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.search import SORTS, STATES, checked_states
+from redisbeater.exceptions import InvalidEntry, RunNotFound
+from redisbeater.management.runs.history import WHOLE_ID
+from redisbeater.management.runs.results import failure_key
+from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, checked_states
+from redisbeater.management.verbs import VERBS
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import FAILED, Run, State
 from redisbeater.times import read_time
 
 #: The names in the address, and in forms that choose all entries that match.
-FILTERS = ("q", "prefix", "state", "task", "queue", "label")
+FILTERS = ("q", "prefix", "state", "result", "task", "queue", "label")
 
 #: The highest number of a page: a number in an address may be any.
 MOST_PAGES = 1_000_000
+
+#: The most rows of a page.
+MOST_ROWS = 200
 
 #: Up to this page of the entries in the order of their next runs or of their lateness, few of them are read.
 MOST_SHORT_PAGES = 20
@@ -37,20 +46,23 @@ class EntryQuery:
     q: str = ""
     prefix: str = ""
     state: str = ""
+    result: str = ""
     task: str = ""
     queue: str = ""
     label: str = ""
     sort: str = "next"
+    size: int = 50
     page: int = 1
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> EntryQuery:
         """Read the query from an address or a form, without values that are invalid."""
         texts = {name: given.get(name, "").strip() for name in FILTERS}
+        for name, known in (("state", (*STATES, "deleted")), ("result", RESULTS_ASKED)):
+            texts[name] = texts[name] if texts[name] in known else ""
         sort, page = given.get("sort", ""), whole(given.get("page", ""), 1, MOST_PAGES)
-        if texts["state"] not in (*STATES, "deleted"):
-            texts["state"] = ""
-        return cls(**texts, sort=sort if sort in SORTS else "next", page=page)
+        size = whole(given.get("size", ""), 1, MOST_ROWS, cls.size)
+        return cls(**texts, sort=sort if sort in SORTS else "next", size=size, page=page)
 
     @property
     def is_filtered(self) -> bool:
@@ -66,7 +78,7 @@ class EntryQuery:
     @property
     def filters(self) -> dict[str, Any]:
         """What ``store.views()`` takes."""
-        return {**self.selection, "sort": self.sort}
+        return {**self.selection, "results": [self.result] if self.result else [], "sort": self.sort}
 
     @property
     def selection(self) -> dict[str, Any]:
@@ -162,6 +174,12 @@ class Chosen:
         """Whether the person has seen what is about to happen."""
         return self.form["confirm"] == "1"
 
+    @property
+    def label(self) -> str:
+        """The label that has chosen them; empty if anything else has, too, but their state."""
+        given = {name for name in FILTERS if self.form[name]} - {"state"}
+        return self.form["label"] if self.form["all"] == "1" and given == {"label"} else ""
+
     @cached_property
     def one(self) -> str:
         """The name, if there is one; else empty."""
@@ -206,10 +224,11 @@ def _versions(form: Form, names: list[str]) -> dict[str, str]:
 
 
 def _query(form: Form) -> EntryQuery:
-    """Return the filters of a form; refuse an unknown state, which would select all entries."""
-    state = form["state"].strip()
+    """Return the filters of a form; refuse an unknown state or result, which would select all entries."""
+    state, result = form["state"].strip(), form["result"].strip()
     try:
         checked_states([state] if state not in ("", "deleted") else [])
+        checked_states([result] if result else [], RESULTS_ASKED, "result")
     except ValueError as exc:
         raise HTTPException(422, str(exc)) from exc
     return EntryQuery.of(form.flat)
@@ -221,8 +240,46 @@ def _that_fit(names: list[str]) -> list[str]:
     return [name for name, size in zip(names, sizes) if size <= MOST_NAME_BYTES]
 
 
+#: Characters of what somebody types to find something.
+MOST_TYPED = 200
+
+#: What a command may begin with, the longest first, and the name of its verb.
+PHRASES = sorted(
+    {
+        **{"pause": "pause", "resume": "resume"},
+        **{verb.label.lower(): verb.name for verb in VERBS.values()},
+        **{verb.name.partition("-")[0]: verb.name for verb in VERBS.values()},
+        **{verb.name: verb.name for verb in VERBS.values()},
+    }.items(),
+    key=lambda pair: -len(pair[0]),
+)
+
+
+class Command(NamedTuple):
+    """What somebody has typed to change something: ``disable team=data until tomorrow note the printer is away``."""
+
+    verb: str
+    target: str
+    until: str
+    note: str
+
+
+def read_command(text: str) -> Command | None:
+    """Read a command, or return None if a text begins with no verb."""
+    lowered = f"{text.lower()} "
+    for phrase, verb in PHRASES:
+        if lowered.startswith(f"{phrase} "):
+            rest, _, note = f" {text[len(phrase) :]}".partition(" note ")
+            target, _, until = rest.partition(" until ")
+            return Command(verb, target.strip(), until.strip(), note.strip())
+    return None
+
+
 #: Items that may be asked for, and runs that are read where a page filters by task or worker.
 MOST, MOST_READ = 200, 1_000
+
+#: A run id, or 8 characters or more of its begin; and how many runs of an address are shown by their ids.
+RUN_ID, MOST_IDS = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}", re.IGNORECASE), 10
 
 #: What ``state`` may be.
 RUN_STATES = (*map(str, State), "skipped")
@@ -241,16 +298,22 @@ class HistoryQuery:
     """Which runs and lines a page shows.
 
     Attributes:
-        state, task, worker, since: the filters as they were written.
+        q: what their entries are searched by, as the box of the page has it.
+        state, task, worker, since: further filters as they were written.
+        error: what failures have in common that are shown together.
+        ids: the only runs, of a search by the begin of their ids.
         states, start, before: what they mean.
         limit: how many.
         problems: what is wrong with them, by name.
     """
 
+    q: str
     state: str
     task: str
     worker: str
     since: str
+    error: str
+    ids: Sequence[str]
     limit: int
     states: list[str]
     start: datetime | None
@@ -271,13 +334,16 @@ class HistoryQuery:
         if before is not None and before.tzinfo is None:
             before = before.replace(tzinfo=req.clock.now.tzinfo)
         return cls(
+            q=req.query("q").strip(),
             state=", ".join(_words(req)),
             task=req.query("task").strip(),
             worker=req.query("worker").strip(),
             since=req.query("since").strip(),
+            error=req.query("error"),
+            ids=whole_ids(req.request.query_params),
             limit=whole(req.query("n"), 1, MOST, size),
             states=_states(req, problems),
-            start=read_value(req, "since", lambda text: past_time(req, text, zone), problems),
+            start=read_value(req, "since", lambda text: past_time(req, text, zone, may_come=False), problems),
             before=before,
             problems=problems,
         )
@@ -290,14 +356,24 @@ class HistoryQuery:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The filters that are set, for links."""
-        names = ("state", "task", "worker", "since")
+        names = ("q", "state", "task", "worker", "since", "error")
         return [(name, getattr(self, name)) for name in names if getattr(self, name)]
 
-    async def read(self, req: PageRequest, name: str) -> FoundHistory:
-        """Read the history of an entry, or of all for an empty name."""
-        is_searched = bool(self.task or self.worker)
+    async def names(self, req: PageRequest) -> list[str] | None:
+        """Return the names of the entries that are searched for, or None for all."""
+        return await req.store.names_like(self.q) if self.q else None
+
+    async def read(self, req: PageRequest, name: str, names: Sequence[str] | None = None) -> FoundHistory:
+        """Read the history of an entry, or for an empty name of several, or of all."""
+        if self.ids:
+            runs = [await _run(req, run_id) for run_id in self.ids]
+            return FoundHistory(items=[run for run in runs if run and name in ("", run.name)], before=None)
+        is_searched = bool(self.task or self.worker or self.error)
         limit = MOST_READ if is_searched else self.limit
-        found = await req.store.history(name or None, limit, self.before, since=self.start, states=self.states)
+        read: Any = partial(req.store.history, name or None)
+        if names is not None:
+            read = partial(req.store.history_of, [each for each in names if name in ("", each)])
+        found = await read(limit, self.before, since=self.start, states=self.states or (FAILED if self.error else ()))
         items = [item for item in found if self._is_wanted(item)]
         if is_searched:
             return FoundHistory(items=items[: self.limit], before=None)
@@ -305,8 +381,20 @@ class HistoryQuery:
 
     def _is_wanted(self, item: Run | LogLine) -> bool:
         if isinstance(item, LogLine):
-            return not (self.task or self.worker)
-        return self.task in ("", item.task) and self.worker in ("", item.worker)
+            return not (self.task or self.worker or self.error)
+        is_of_group = self.error in ("", failure_key(item.error, item.state))
+        return is_of_group and self.task in ("", item.task) and self.worker in ("", item.worker)
+
+
+def whole_ids(asked: QueryParams) -> list[str]:
+    """Return the run ids in an address that are whole: nothing is searched for them."""
+    return [run_id for run_id in asked.getlist("id") if len(run_id) >= WHOLE_ID][:MOST_IDS]
+
+
+async def _run(req: PageRequest, run_id: str) -> Run | None:
+    with suppress(RunNotFound):
+        return await req.store.run(run_id)
+    return None
 
 
 def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems: dict[str, str]) -> Any:
@@ -319,15 +407,15 @@ def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems
         return None
 
 
-def past_time(req: PageRequest, text: str, zone: tzinfo | None) -> datetime:
+def past_time(req: PageRequest, text: str, zone: tzinfo | None, *, may_come: bool = True) -> datetime:
     """Return the time that a text means in a zone, that of the schedule by default: the newest one that has passed.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or none that is accepted.
     """
     zone = zone or req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
-    return read_time(text, now=req.clock.now, zone=zone, is_past=True)
+    return read_time(text, now=req.clock.now, zone=zone, is_past=True, may_come=may_come)
 
 
 def _words(req: PageRequest) -> list[str]:

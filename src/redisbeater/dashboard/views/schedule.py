@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from contextlib import aclosing
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from itertools import islice
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from redisbeater.dashboard.access import local_path, read_form
+from redisbeater.dashboard import words
+from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
-from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
-from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
-from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, ZONE_COOKIE, JSONAnswer
+from redisbeater.dashboard.pages import Action, Page, PageRequest, Tone, flash
+from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, Axis, lane, passed, timeline
+from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
-from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, read_value, whole
+from redisbeater.dashboard.views.queries import (
+    MOST,
+    RUN_ID,
+    RUN_STATES,
+    EntryQuery,
+    HistoryQuery,
+    past_time,
+    read_value,
+    whole,
+    whole_ids,
+)
+from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
-from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
 from redisbeater.management.runs.history import item_dict
-from redisbeater.management.search import STATES
-from redisbeater.model.run import Run, State
-from redisbeater.times import read_duration, read_time
+from redisbeater.management.runs.results import FailureGroup
+from redisbeater.model.run import FAILED
+from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
 
 #: Findings that are shown, the worst: to draw 100,000 of them would take all processor time for seconds.
 MOST_FINDINGS = 500
+
+#: In a schedule with more entries, which take seconds to read, the page comes before its findings.
+MOST_AT_ONCE = 1_000
 
 #: How long a preference is kept.
 YEAR_SECONDS = 365 * 24 * 3600
@@ -48,19 +65,29 @@ async def status(req: PageRequest) -> Page:
         "active": runs,
         "tracks_runs": await req.store.tracks_runs(),
         "lines": await req.store.log(limit=50),
+        "listed": (await req.store.views(1, 1)).total,
     }
     return Page(template="status.html", values=values, data=data, fragment="content")
 
 
 async def findings(req: PageRequest) -> Page:
-    """Show the worst of what ``lint`` finds, and of the entries that are broken."""
-    found, broken = await req.store.lint(), await req.store.broken()
+    """Show the worst of what ``lint`` finds, and of the entries that are broken; of many entries only with ``wait``."""
+    is_part = req.query("wait") == "1"
+    if req.status.entries > MOST_AT_ONCE and not is_part and not req.is_json:
+        return Page(template="findings.html", values={"findings": None}, fragment="content")
+    found = await req.site.heavy_reads.read(req.request, req.user, lambda store: store.lint())
+    broken = await req.store.broken()
     shown, total = found[:MOST_FINDINGS], len(found)
-    names = {finding.name for finding in shown if finding.name and not finding.name.endswith("*")} | set(broken)
-    values = {"findings": shown, "total": total, "broken": broken, "names": names, "states": STATES}
+    values = {"findings": shown, "total": total, "broken": broken}
     few = dict(islice(broken.items(), MOST_FINDINGS))
     data = {"findings": shown, "total": total, "broken": few}
-    return Page(template="findings.html", values=values, data=data, fragment="content")
+    return Page(template="findings.html", values=values, data=data, fragment="found" if is_part else "content")
+
+
+async def ask_to_pause(req: PageRequest) -> Page:
+    """Ask whether to pause the schedule, or to resume it, with the end and the note that the address has."""
+    form = Form([("until", req.query("until")), ("note", req.query("note")), ("next", f"{req.root}/")])
+    return Page(template="pause.html", values={"form": form, "problem": "", "back": form["next"]}, fragment="content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -74,7 +101,8 @@ async def pause(req: PageRequest) -> Page | Response:
         values = {"form": form, "problem": str(exc), "back": local_path(req.request, form["next"])}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
-    return await _done(req, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
+    text = f"The schedule is paused: no beat sends anything.{left}"
+    return await _done(req, text, form["next"], begun.as_dict(), "warn" if left else "good")
 
 
 async def resume(req: PageRequest) -> Response:
@@ -82,16 +110,18 @@ async def resume(req: PageRequest) -> Response:
     form = await read_form(req.request)
     ended = await req.store.resume(form["note"], req.user.name)
     text = "The schedule is not paused." if ended.pause is None else f"Resumed; {ended.held:,} entries run now."
-    return await _done(req, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
+    data = {"was_paused": ended.pause is not None, "held": ended.held}
+    return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
 
 
 async def prefer(req: PageRequest) -> Response:
-    """Remember the zone and the theme that a reader chose, in cookies."""
+    """Remember the zone, the theme and the kind of times that a reader chose, in cookies."""
     form = await read_form(req.request)
     answer = RedirectResponse(local_path(req.request, form["next"]), 303)
     for cookie, value, known in (
         (ZONE_COOKIE, form["zone"], (*CHOICES, req.site.time_zone)),
         (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
+        (TIMES_COOKIE, form["times"], ("relative", "clock")),
     ):
         if value in known:
             path, secure = req.root or "/", is_secure(req.request)
@@ -113,16 +143,19 @@ def _until(req: PageRequest, text: str) -> datetime | None:
         raise InvalidEntry("$.until", str(exc)) from exc
 
 
-async def _done(req: PageRequest, text: str, target: str, data: object) -> Response:
+async def _done(req: PageRequest, text: str, target: str, data: object, tone: Tone) -> Response:
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(local_path(req.request, target), 303)
-    await flash(req, answer, text)
+    await flash(req, answer, text, tone=tone)
     return answer
 
 
 #: Items on a page.
 SIZE = 50
+
+#: Groups of failures on a page.
+MOST_GROUPS = 10
 
 #: The spans of the page on runs to come.
 SPANS = ("1h", "24h", "7d")
@@ -130,53 +163,137 @@ SPANS = ("1h", "24h", "7d")
 
 async def upcoming(req: PageRequest) -> Page:
     """Show the runs to come, of one entry or of the whole schedule."""
-    name, limit = req.query("name"), whole(req.query("n"), 1, MOST, SIZE)
-    problems: dict[str, str] = {}
+    name, problems = req.query("name"), dict[str, str]()
     within = read_value(req, "within", read_duration, problems)
     start = read_value(req, "at", lambda text: _coming_time(req, text), problems)
+    end = None
+    if start is not None and within is not None:
+        within = min(within, max(FAR_FUTURE - start, timedelta()))
+        end = start + within
+    limit = whole(req.query("n"), 1, MOST, SIZE if end is None else MOST)
     runs: list[UpcomingRun] = []
     if not problems:
         number = min(limit, MOST_RUNS) if name else limit
         runs += await req.store.upcoming(name or None, number, within=within, start=start)
-    values = {"runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS}
+    runs = [run for run in runs if end is None or run.due_at < end]
+    values = {
+        "runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS,
+        "at": req.query("at") if start is None else words.typed(req.query("at"), req.clock.local(start)),
+        "span": words.between(req.clock, start, end) if end else "", "length": within and duration_words(within),
+    }  # fmt: skip
     data = {"errors": problems} if problems else runs
     return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)
 
 
-async def history(req: PageRequest) -> Page:
-    """Show what became of runs, of one entry or of all, the newest first."""
-    name = req.query("name")
+async def history(req: PageRequest) -> Page | Response:
+    """Show what became of runs, of one entry, of some or of all, the newest first; go to the one that an id names."""
+    name, tracks_runs = req.query("name"), await req.store.tracks_runs()
     zone = await zone_of(req, name) if name else None
-    query = HistoryQuery.of(req, SIZE, zone)
-    found = await query.read(req, name)
-    errors = Counter(_first_line(item) for item in found.items if isinstance(item, Run) and item.state is State.FAILURE)
+    query, unknown = HistoryQuery.of(req, SIZE, zone), ""
+    if tracks_runs and RUN_ID.fullmatch(query.q) and not query.ids and not req.is_live:
+        ids, unknown = await _ids_like(req, query.q)
+        if ids and not req.is_json:
+            return _to_runs(req, query.q, ids)
+        query = replace(query, ids=ids)
+    names = None if query.ids else await query.names(req)
+    found = await query.read(req, name, names)
+    groups, begin = await _failures(req, query, name, names)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "errors": errors, "states": RUN_STATES, "tracks_runs": await req.store.tracks_runs(),
+        "groups": groups, "MOST_GROUPS": MOST_GROUPS, "begin": begin, "unknown": unknown,
+        "states": RUN_STATES, "tracks_runs": tracks_runs,
     }  # fmt: skip
     data = {
         "items": [item_dict(item) for item in found.items],
         "before": found.before,
+        "failures": groups,
+        "failures_begin": begin,
         **({"errors": query.problems} if query.problems else {}),
     }
     status = 422 if query.problems else 200
     return Page(template="history.html", values=values, data=data, fragment="content", status=status)
 
 
-async def run(req: PageRequest) -> Page:
-    """Show one run."""
+async def _ids_like(req: PageRequest, text: str) -> tuple[Sequence[str], str]:
+    """Return the ids of the runs that a text may mean, and why there is none."""
+    try:
+        return [(await req.store.run(text)).id], ""
+    except RunNotFound as exc:
+        return exc.runs, _said(exc)
+
+
+def _said(error: RunNotFound) -> str:
+    """Return in a sentence that no run has an id, and for how long runs are kept."""
+    return f"{error.problem[:1].upper()}{error.problem[1:]}."
+
+
+def _to_runs(req: PageRequest, text: str, ids: Sequence[str]) -> Response:
+    """Go to the run that a text means, or to those that it may mean: their address needs no further search."""
+    pairs = urlencode([("q", text), *(("id", run_id) for run_id in ids)])
+    page = f"run?{urlencode({'id': ids[0]})}" if len(ids) == 1 else f"history?{pairs}"
+    return RedirectResponse(f"{req.root}/{page}", 303)
+
+
+async def _failures(
+    req: PageRequest, query: HistoryQuery, name: str, names: Sequence[str] | None
+) -> tuple[list[FailureGroup], datetime | None]:
+    """Return the failures of the asked entries in groups, for the first page, and when the oldest known one ended.
+
+    An open page keeps those that it has: to read a thousand with each change takes too long.
+    """
+    is_apart = query.before or query.ids or query.error or query.task or query.worker or query.problems
+    if req.is_live or is_apart or (query.states and FAILED.isdisjoint(query.states)):
+        return [], None
+    found = await req.store.failures(since=query.start)
+    return [each for each in found if name in ("", each.name) and (names is None or each.name in names)], found.begin
+
+
+async def changes(req: PageRequest) -> Page:
+    """Show who changed what, of all entries, the newest first."""
+    problems: dict[str, str] = {}
+    asked = {key: req.query(key).strip() for key in ("name", "by", "since")}
+    since = read_value(req, "since", lambda text: past_time(req, text, None, may_come=False), problems)
+    before = read_value(req, "before", _aware, problems)
+    number = whole(req.query("n"), 1, MOST, SIZE)
+    found = await req.store.changes(asked["name"], asked["by"], since=since, before=before, limit=number)
+    shown = [] if problems else found.changes
+    data = {
+        "changes": [{"name": name, **json_form(line)} for name, line in shown],
+        "before": found.before, "unread": found.unread, **({"errors": problems} if problems else {}),
+    }  # fmt: skip
+    values = {"found": found, "changes": shown, "asked": asked, "problems": problems}
+    return Page(template="changes.html", values=values, data=data, fragment="content", status=422 if problems else 200)
+
+
+def _aware(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r}: expected a time with its zone")
+    return moment
+
+
+async def run(req: PageRequest) -> Page | Response:
+    """Show one run, with all that belongs to it."""
     run_id = req.query("id")
     if not run_id:
         raise HTTPException(400, "the address names no run: ?id=... is missing")
-    found = await req.store.run(run_id)
-    values = {"run": found, "zone": await zone_of(req, found.name)}
+    try:
+        found = await req.store.run_details(run_id)
+    except RunNotFound as exc:
+        if exc.runs and not req.is_json:
+            return _to_runs(req, run_id, exc.runs)
+        raise HTTPException(404, _said(exc)) from exc
+    values = {"run": found.run, "details": found, "zone": await zone_of(req, found.run.name)}
     return Page(template="run.html", values=values, data=found, fragment="content")
 
 
 def _coming_time(req: PageRequest, text: str) -> datetime:
-    zone = req.clock.now.tzinfo
-    assert zone is not None, "the clock is aware"
-    return read_time(text, now=req.clock.now, zone=zone)
+    return read_time(text, now=req.clock.now, zone=_zone(req))
+
+
+def _zone(req: PageRequest) -> tzinfo:
+    """Return the zone of the times of the whole schedule on a page."""
+    return req.clock.fixed or req.clock.now.tzinfo or timezone.utc
 
 
 def _is_of_all(asked: QueryParams) -> bool:
@@ -184,48 +301,64 @@ def _is_of_all(asked: QueryParams) -> bool:
     return not asked.get("name")
 
 
-def _first_line(run: Run) -> str:
-    return (run.error or "no reason").splitlines()[0]
+def _is_searched(asked: QueryParams) -> bool:
+    """Return whether more than the runs of one entry, or some by their ids, are asked for."""
+    return not whole_ids(asked) and bool(_is_of_all(asked) or asked.get("q"))
 
+
+#: Lanes on a page.
+MOST_LANES = 30
 
 #: Runs of a week, going by its first day, that are counted at most while somebody waits for the page.
 MOST_OF_A_WEEK = 200_000
 
 
 async def forecast(req: PageRequest) -> Page:
-    """Show the forecast of the entries that the filters of the list select."""
+    """Show the timeline of the entries that the filters of the list select."""
     found = await req.site.forecasts.get(EntryQuery.of(req.request.query_params).selection)
-    strip = forecast_strip(found, req.clock.fixed or req.clock.now.tzinfo or timezone.utc)
     data = {
         "start": found.start,
         "runs": found.runs,
         "is_at_least": found.is_at_least,
-        "quarters": [found.counts.get(place, 0) for place in range(QUARTERS)],
+        "quarters": [found.counts.get(place, 0) for place in range(round((found.end - found.start) / QUARTER))],
         "peak": found.peak and [*found.peak],
-        "words": strip.words,
+        "past": None if found.minutes is None else [dict(part.tones) for part in passed(found).values()],
+        "words": timeline(found, _zone(req)).words,
     }
     return Page(template="forecast.html", values={"forecast": found}, data=data, fragment="forecast")
 
 
 async def bands(req: PageRequest) -> Page:
-    """Show when the entries with the most runs run, within 24 hours, or with ``within=7d`` within a week.
+    """Show a lane for each entry, those with the fewest runs first, of 24 hours, or with ``within`` of 1h or 7d.
 
-    A week with too many runs is not counted: its first day is shown.
+    A week with too many runs is not counted: a day is shown.
     """
-    everything = EntryQuery().selection
-    found, days = await req.site.forecasts.get(everything), 1
-    is_wide = req.query("within") == "7d"
-    if is_wide and not found.is_at_least and 7 * found.runs <= MOST_OF_A_WEEK:
-        found, days = await req.site.forecasts.get(everything, 7), 7
+    everything, within = EntryQuery().selection, req.query("within") if req.query("within") in SPANS else "24h"
+    span, now = read_duration(within), req.clock.now
+    found = await req.site.forecasts.get(everything)
+    begin, is_cut = found.begin, span.days > 1 and (found.is_at_least or span.days * found.runs > MOST_OF_A_WEEK)
+    if span.days != 1 and not is_cut:
+        before = timedelta() if found.minutes is None else span / 4
+        found = await req.site.forecasts.get(everything, span - before)
+        begin = found.now - before
+    total = len(found.bands)
+    pages = max(-(-total // MOST_LANES), 1)
+    number = whole(req.query("page"), 1, pages)
+    shown = found.bands[(number - 1) * MOST_LANES : number * MOST_LANES]
+    names = [band.name for band in shown]
+    due = await req.store.due_seconds(names, now, found.end, MOST_DUE)
+    runs = await req.store.newest_runs(names)
+    axis = Axis(begin, found.end, now, _zone(req))
+    lanes = [lane(band, due.get(band.name, []), runs[band.name], axis) for band in shown]
     data = {
-        "start": found.start,
-        "days": days,
-        "is_at_least": found.is_at_least,
-        "entries": [{"name": band.name, "runs": band.runs, "quarters": dict(band.quarters)} for band in found.bands],
-    }
-    zone = req.clock.fixed or req.clock.now.tzinfo or timezone.utc
-    drawn = [(band.name, band.runs, band_strip(band, found.start, days, zone)) for band in found.bands]
-    values = {"bands": drawn, "days": days, "is_at_least": found.is_at_least, "is_cut": is_wide and days == 1}
+        "start": begin, "now": now, "end": found.end, "is_at_least": found.is_at_least, "total": total,
+        "entries": [{"name": each.name, "runs": each.runs, "due": due.get(each.name, [])} for each in lanes],
+    }  # fmt: skip
+    values = {
+        "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
+        "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
+        "address": f"{req.root}/bands?within={within}&",
+    }  # fmt: skip
     return Page(template="bands.html", values=values, data=data, fragment="bands")
 
 
@@ -270,12 +403,14 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 
 ACTIONS = (
     Action(path="/status", answer=status),
-    Action(path="/findings", answer=findings, is_heavy=lambda _: True),
+    Action(path="/findings", answer=findings),
+    Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
-    Action(path="/history", answer=history, is_heavy=_is_of_all),
+    Action(path="/history", answer=history, is_heavy=_is_searched),
+    Action(path="/changes", answer=changes, is_heavy=lambda _: True),
     Action(path="/run", answer=run),
     Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
     Action(path="/bands", answer=bands, is_heavy=lambda _: True),

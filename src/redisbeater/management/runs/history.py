@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -171,19 +172,23 @@ def read_history(
     before: datetime | None = None,
     since: datetime | None,
     states: Collection[str],
+    names: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> HistoryPage:
     """Return a page of the history; :meth:`redisbeater.ScheduleStore.history`.
 
-    ``progress`` is called with the number of entries whose runs were read, where no name is given.
+    Without a name it may be that of several, by their ``names``, without log lines. ``progress`` is called with the
+    number of entries whose runs were read.
 
     Raises:
         ValueError: limit or states are not valid.
     """
     check_number("limit", limit)
     wanted = check_states(states)
-    runs = _runs(context, name, limit + 1, before, wanted, progress=progress)
-    lines = [] if wanted and "skipped" not in states else _log_lines(context, name, before, only_skipped=bool(wanted))
+    read = partial(_runs, context, name, names)
+    runs = read(limit + 1, before, wanted, progress=progress)
+    has_lines = names is None and (not wanted or "skipped" in states)
+    lines = [] if not has_lines else _log_lines(context, name, before, only_skipped=bool(wanted))
     items: list[Run | LogLine] = [*runs, *lines]
     found = sorted(items, key=moment_of, reverse=True)
     if since is not None:
@@ -195,8 +200,8 @@ def read_history(
     rest: Sequence[Run | LogLine] = found[len(page) :]
     if len(page) > limit:  # the next page begins before that moment: all of it is on this one
         here = {item.id for item in page if isinstance(item, Run)}
-        page += [run for run in _runs(context, name, MOST_LISTED, None, wanted, at=last) if run.id not in here]
-        rest = rest or _runs(context, name, 1, last, wanted)
+        page += [run for run in read(MOST_LISTED, None, wanted, at=last) if run.id not in here]
+        rest = rest or read(1, last, wanted)
     is_last = not rest or (since is not None and moment_of(rest[0]) < since)
     return HistoryPage(items=tuple(page), before=None if is_last else last)
 
@@ -269,7 +274,7 @@ def _not_found(context: Context, run_id: str, known: Mapping[str, Run], searched
     hint = "" if len(run_id) >= LEAST_BEGIN else f"pass a whole id, or {LEAST_BEGIN} characters of its begin; "
     return (
         f"no run {quoted(run_id)} is kept{seen}; {hint}runs are kept for {kept}, of each entry the newest"
-        f" {config.run_history_limit:,}; history NAME --long shows their ids"
+        f" {config.run_history_limit:,}"
     )
 
 
@@ -285,6 +290,7 @@ class RunDetails:
         traceback: where its error was raised, in lines; empty: that is not kept.
         restarted_as: the ids of the runs that repeat it, the newest first; ``run.restart_of`` is the one that it
             repeats.
+        before, after: the ids of the runs of its entry that were sent before and after it; empty: none is kept.
         entry: what became of the last runs of its entry; None: that is deleted.
     """
 
@@ -295,6 +301,8 @@ class RunDetails:
     queue: str
     traceback: str
     restarted_as: tuple[str, ...]
+    before: str
+    after: str
     entry: EntryResult | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -306,6 +314,7 @@ def read_details(context: Context, run: Run, entry: EntryResult | None) -> RunDe
     """Return a run, which was read with its payload, with all that belongs to it and the result of its entry."""
     sent, note = _sent(context, run)
     shown = redacted({"args": sent.args, "kwargs": sent.kwargs}, context.config.redact, in_texts=True) if sent else {}
+    before, after = context.redis.runs.beside(run)
     return RunDetails(
         run=shown_run(context, run),
         args=shown.get("args"),
@@ -314,6 +323,8 @@ def read_details(context: Context, run: Run, entry: EntryResult | None) -> RunDe
         queue=run.queue or (_queue_of(context, sent.options) if sent else ""),
         traceback=shown_traceback(context, run),
         restarted_as=tuple(context.redis.runs.restarts_of(run)),
+        before=before,
+        after=after,
         entry=entry,
     )
 
@@ -353,6 +364,7 @@ def check_tracked(context: Context) -> None:
 def _runs(
     context: Context,
     name: str | None,
+    names: Sequence[str] | None,
     limit: int,
     before: datetime | None,
     wanted: Collection[str],
@@ -360,7 +372,7 @@ def _runs(
     at: datetime | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Sequence[Run]:
-    """Return the newest runs, or those of one moment; of one entry, or of all."""
+    """Return the newest runs, or those of one moment; of one entry, of several, or of all."""
     if not context.config.track_runs:
         return ()
     states = [state for state in State if state.value in wanted]
@@ -371,7 +383,7 @@ def _runs(
         return shown_runs(context, store.history(name, limit, states=states, before=before, at=at))
     found: list[Run] = []
     read = 0
-    for page in pages(sorted(context.redis.contents.names()), PIECE):
+    for page in pages(sorted(context.redis.contents.names()) if names is None else names, PIECE):
         if states:
             newest = [run for each in page for run in store.history(each, limit, states=states, before=before, at=at)]
         else:

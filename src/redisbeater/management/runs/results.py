@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median, quantiles
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from redisbeater.context import Context
 from redisbeater.display import fingerprint, json_fields, shown, without_secrets
 from redisbeater.management.blanking import shown_runs
+from redisbeater.model.options import option_instant
 from redisbeater.model.policies import TextEnum
-from redisbeater.model.run import FAILED, WAITS_AFTER, Run, RunBrief, State
+from redisbeater.model.run import FAILED, STATES, WAITS_AFTER, Run, RunBrief, State, read_count
 from redisbeater.times import duration_words, from_unix, span_words
 
 
@@ -53,6 +55,9 @@ RESULTS: Mapping[Result, ResultFacts] = {
     Result.NEVER: ResultFacts("quiet"),
 }
 
+#: How many of the newest runs of an entry tell its result.
+NEWEST = 30
+
 #: How long after it was due a run is late.
 LATE_AFTER = timedelta(seconds=60)
 
@@ -65,16 +70,18 @@ class Ends:
         letters: one for each, the newest last, 30 at most: S for SUCCESS, others for failures, as ``STATES`` has them.
             Runs that somebody stopped, and backfills, are left out.
         at: when the last one was, aware UTC; None: none has ended.
+        counted: how many failures in a row its counter has, which may be more than there are letters.
     """
 
     letters: str = ""
     at: datetime | None = None
+    counted: int = 0
 
     @classmethod
-    def from_text(cls, stored: str) -> Ends:
-        """Read the field of an entry; what another program wrote there counts as none."""
+    def from_text(cls, stored: str, failures: str = "") -> Ends:
+        """Read two fields of an entry; what another program wrote there counts as none."""
         found = re.fullmatch(r"([A-Z]{1,30}) (\d{1,11}(?:\.\d{1,6})?)", stored)
-        return cls(found[1], from_unix(float(found[2]))) if found else cls()
+        return cls(found[1], from_unix(float(found[2])), read_count(failures)) if found else cls()
 
     @property
     def failed(self) -> int:
@@ -83,8 +90,21 @@ class Ends:
 
     @property
     def failed_in_a_row(self) -> int:
-        """How many of the newest were no SUCCESS, up to the last one that was; 30 may stand for more."""
-        return len(self.letters) - self.letters.rfind("S") - 1
+        """How many of the newest were no SUCCESS, up to the last one that was; 30 or more where all of them are."""
+        number = len(self.letters) - self.letters.rfind("S") - 1
+        return number if number < NEWEST else max(number, self.counted)
+
+    @property
+    def times(self) -> str:
+        """How often it has failed in a row, in words: ``30+`` where nobody has counted further."""
+        number = self.failed_in_a_row
+        return f"{number}+" if number == NEWEST >= self.counted else f"{number:,}"
+
+    @property
+    def last(self) -> str:
+        """What is known of the last one where it has left no error: ``LOST``."""
+        facts = next(((state, each) for state, each in STATES.items() if each.letter == self.letters[-1:]), None)
+        return (facts[1].sentence.format(again="", worker="") or facts[0].value) if facts else ""
 
     @property
     def result(self) -> Result:
@@ -100,9 +120,6 @@ class Ends:
         return {"ends": self.letters, "ended_at": self.at and self.at.isoformat()}
 
 
-#: How many of the newest runs of an entry tell its result.
-NEWEST = 30
-
 #: How many runs tell how long one usually takes.
 FEWEST_FOR_USUAL = 3
 
@@ -114,10 +131,10 @@ class EntryResult:
     Attributes:
         result: the first of :class:`Result` that holds.
         ends: the last ends of its runs.
-        since: when the first of the failures in a row ended, aware UTC; None: the last run has not failed, or it is not
-            known any more.
+        since: when the first of the failures in a row ended, aware UTC; None: the last run has not failed, or that is
+            so long ago that it is not known any more.
         error: the error of the newest run that failed; empty: none, or it is not known any more.
-        waiting: how many of its newest runs wait for a worker for half a minute or more.
+        waiting: how many of its newest runs wait for a worker, once one does for half a minute.
         waiting_since: since when the oldest of them waits, aware UTC; None: none does.
         queue: the queue that they wait in; empty: the default one.
         running: how long the run takes so far that is executed now; None: none is.
@@ -141,18 +158,14 @@ class EntryResult:
     def words(self) -> str:
         """The result for a column of a table: ``failed 11x: ValueError: no feed``."""
         if self.result is Result.FAILED:
-            times = f" {self.ends.failed_in_a_row}x" if self.ends.failed_in_a_row > 1 else ""
-            return f"failed{times}{f': {self.error}' if self.error else ''}"
+            times = f" {self.ends.times}x" if self.ends.failed_in_a_row > 1 else ""
+            return f"failed{times}: {self.reason}"
         if self.result is Result.UNSTABLE:
-            return f"unstable: {self.ends.failed} of {len(self.ends.letters)} failed"
-        if self.result is Result.WAITING:
-            where = f" in queue {shown(self.queue)}" if self.queue else ""
-            return f"waits{where}, {self.waiting} unstarted"
-        if self.result is Result.RUNNING and self.running is not None:
-            usual = f", usually {span_words(self.usual)}" if self.usual is not None else ""
-            return f"running for {span_words(self.running)}{usual}"
+            return f"unstable {self.ends.failed} of {len(self.ends.letters)}"
         if self.result is Result.LATE and self.late is not None:
             return f"ok, {duration_words(self.late)} late"
+        if self.result in (Result.WAITING, Result.RUNNING):
+            return self.activity
         return "never ran" if self.result is Result.NEVER else str(self.result)
 
     @property
@@ -160,6 +173,30 @@ class EntryResult:
         """How long its runs take, ``usually takes 3.2 s, 95 % in 9.0 s``; empty where too few are known."""
         longest = f", 95 % in {span_words(self.longest)}" if self.longest else ""
         return f"usually takes {span_words(self.usual)}{longest}" if self.usual else ""
+
+    @property
+    def reason(self) -> str:
+        """Why the last run failed: its error, or what is known of a run that has left none."""
+        return self.error or self.ends.last
+
+    @property
+    def waiting_words(self) -> str:
+        """How many of its runs wait for a worker, in words: ``30+`` where all that were looked at do."""
+        return f"{self.waiting}+" if self.waiting == NEWEST else str(self.waiting)
+
+    @property
+    def activity(self) -> str:
+        """What its runs do now, beside the result of the last ones, or an empty text."""
+        if self.waiting:
+            where = f" in queue {shown(self.queue)}" if self.queue else ""
+            return f"waits{where}, {self.waiting_words} unstarted"
+        if self.running is None:
+            return ""
+        if self.usual is None:
+            return f"running for {span_words(self.running)}"
+        running, usual = span_words(self.running), span_words(self.usual)
+        unit = f" {usual.rpartition(' ')[2]}"
+        return f"running {running.removesuffix(unit)} of {usual}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object: times as ISO 8601, durations in seconds."""
@@ -178,24 +215,37 @@ class EntryResult:
 
 
 def result_of(
-    ends: Ends, runs: Sequence[RunBrief | Run], now: datetime, *, queue: str = "", secrets: Iterable[str] = ()
+    ends: Ends,
+    runs: Sequence[RunBrief | Run],
+    now: datetime,
+    *,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    last: datetime | None = None,
+    due: datetime | None = None,
+    since: datetime | None = None,
+    secrets: Iterable[str] = (),
 ) -> EntryResult:
     """Return the result of an entry.
 
     Arguments:
         ends: its last ends.
-        runs: its newest runs in brief, the newest first; :data:`NEWEST` of them, or fewer.
+        runs: its newest runs, the newest first; :data:`NEWEST` of them count.
         now: the time of the Redis server.
-        queue: the queue of its options; where runs that wait were routed elsewhere, that counts.
+        options: those of its runs, of which it takes ``queue``, unless it was routed elsewhere, and
+            ``countdown``.
+        last: the last fire time of which a run was sent.
+        due: when that run was due, which a jitter may have put off.
+        since: since when its runs fail, where the caller knows it; else it is taken from the runs.
         secrets: those among its arguments; errors may quote them.
     """
-    waiting = [
-        (run.sent_at, run.queue)
-        for run in runs
-        if run.state is State.SENT and run.sent_at and now - run.sent_at > WAITS_AFTER
-    ]
+    runs = runs[:NEWEST]
+    sent = [(run.sent_at, run.queue) for run in runs if run.state is State.SENT and run.sent_at]
+    waiting = [(option_instant(options.get("countdown"), at) or at, routed) for at, routed in sent]
+    waiting_since = min((at for at, _ in waiting), default=now)
+    if now - waiting_since < WAITS_AFTER:
+        waiting = []
     executed = [run.started_at for run in runs if run.state is State.STARTED and run.started_at]
-    late = _lateness(runs, now)
+    late = _lateness(runs, last, due)
     result = ends.result
     if waiting and result is not Result.FAILED:
         result = Result.WAITING
@@ -207,11 +257,11 @@ def result_of(
     return EntryResult(
         result=result,
         ends=ends,
-        since=_failing_since(runs) if result is Result.FAILED else None,
+        since=since or (_failing_since(runs, ends.failed_in_a_row) if result is Result.FAILED else None),
         error=shown(without_secrets(next((run.error for run in runs if run.state in FAILED), ""), secrets)),
-        waiting=len(waiting),
-        waiting_since=min((sent_at for sent_at, _ in waiting), default=None),
-        queue=next((routed for _, routed in waiting if routed), queue),
+        waiting=sum(at <= now for at, _ in waiting),
+        waiting_since=waiting_since if waiting else None,
+        queue=next((routed for _, routed in waiting if routed), str(options.get("queue") or "")),
         running=max(now - executed[0], timedelta(0)) if executed else None,
         usual=usual,
         longest=longest,
@@ -219,23 +269,22 @@ def result_of(
     )
 
 
-def _lateness(runs: Sequence[RunBrief | Run], now: datetime) -> timedelta | None:
-    """Return how long after its fire time the newest run was sent, or started; None where that is not known."""
-    run = runs[0] if runs else None
-    if run is None or run.fire_time is None or run.sent_at is None:
+def _lateness(runs: Sequence[RunBrief | Run], last: datetime | None, due: datetime | None) -> timedelta | None:
+    """Return how long after it was due the run of the last fire time was sent, or started, or None if unknown.
+
+    Others are not late: a run that makes up for a fire time, or was triggered with one, is sent long after it.
+    """
+    if last is None or due is None:
         return None
-    return max((run.started_at or run.sent_at) - run.fire_time, timedelta(0))
+    of_last = (run for run in runs if run.fire_time and abs(run.fire_time - last) < timedelta(milliseconds=1))
+    begun = [moment for run in of_last if (moment := run.started_at or run.sent_at)]
+    return max(min(begun) - due, timedelta(0)) if begun else None
 
 
-def _failing_since(runs: Sequence[RunBrief | Run]) -> datetime | None:
-    """Return when the first of the newest failures in a row ended."""
-    since = None
-    for run in runs:
-        if run.state is State.SUCCESS:
-            break
-        if run.state in FAILED:
-            since = run.finished_at or since
-    return since
+def _failing_since(runs: Sequence[RunBrief | Run], number: int) -> datetime | None:
+    """Return when the first of so many newest failures in a row ended; None where it is not among these runs."""
+    failed = [run.finished_at for run in runs if run.state in FAILED]
+    return failed[number - 1] if number <= len(failed) else None
 
 
 def _durations(runs: Sequence[RunBrief | Run]) -> tuple[timedelta | None, timedelta | None]:
@@ -265,6 +314,11 @@ class FailureGroup:
     first: datetime | None
     last: datetime | None
 
+    @property
+    def key(self) -> str:
+        """What its runs have in common."""
+        return failure_key(self.error, self.state)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {"name": self.name, "count": len(self.runs), **json_fields(self)}
@@ -289,6 +343,11 @@ class Failures:
         return len(self.groups)
 
 
+def failure_key(error: str, state: State) -> str:
+    """Return the text by which failures of an entry are grouped: their error, or the state of a run without one."""
+    return fingerprint(error) or state.value
+
+
 #: How many failures the scripts list.
 MOST_FAILURES = 1_000
 
@@ -298,7 +357,7 @@ def read_failures(context: Context, since: datetime | None = None, before: datet
     groups: dict[tuple[str, str], list[Run]] = {}
     runs = context.redis.runs
     for run in shown_runs(context, runs.failures(MOST_FAILURES, before, since)):
-        groups.setdefault((run.name, fingerprint(run.error) or run.state.value), []).append(run)
+        groups.setdefault((run.name, failure_key(run.error, run.state)), []).append(run)
     found_groups = tuple(
         FailureGroup(
             name=name,

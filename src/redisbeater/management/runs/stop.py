@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from celery import Celery
@@ -13,11 +15,12 @@ from redisbeater.context import Context
 from redisbeater.display import json_fields, quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import shown_run
 from redisbeater.management.runs.history import outcome_words, read_run
-from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run
+from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run, triggered_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, Payload, Run, State
@@ -133,7 +136,7 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     Raises:
         RunNotFound: none of that id is kept.
         RunActive: it has not ended, or the overlap of its entry refuses another run.
-        InvalidEntry: what is needed to send it is not kept, as it has succeeded.
+        InvalidEntry: it has succeeded, and its entry was changed since.
         SendFailed: the broker did not take it.
     """
     context = caller.context
@@ -141,15 +144,9 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     run_id = ended.id
     if not ended.is_final:
         raise RunActive(f"run {run_id} of {quoted(ended.name)} is {ended.state}: stop it, or wait", runs=(run_id,))
-    if not ended.payload:
-        problem = f"ended with {ended.state}, and what is needed to send it is not kept; trigger {quoted(ended.name)}"
-        raise InvalidEntry("$.run", f"{run_id} {problem} instead")
     now, _ = context.redis.clock()
-    new_id = str(uuid.uuid4())
-    run = run_again(
-        ended.name, Payload.from_text(ended.payload), ended.fire_time or now, app=context.app, task_id=new_id
-    ).bind(context)
-    run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
+    run = _repeated(context, ended, now)
+    new_id: str = run.options["task_id"]
     policy = _overlap(context, ended.name) if overlap is None else overlap
     errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id, version=ended.version)
     is_sent = send_run(caller, run, errand, now)
@@ -160,6 +157,26 @@ def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author:
     except StoreError as exc:
         logger.warning("run %s was restarted, but the log of its entry does not say so: %s", run_id, exc)
     return new_id
+
+
+def _repeated(context: Context, ended: Run, now: datetime) -> RedisScheduleEntry:
+    """Return a run with what the one that has ended was sent with, which its entry still has after a SUCCESS.
+
+    Raises:
+        InvalidEntry: neither has it.
+    """
+    fire_time = ended.fire_time or now
+    if ended.payload:
+        payload, new_id = Payload.from_text(ended.payload), str(uuid.uuid4())
+        run = run_again(ended.name, payload, fire_time, app=context.app, task_id=new_id).bind(context)
+        run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
+        return run
+    with suppress(EntryNotFound, InvalidEntry):
+        stored = load(context, ended.name)
+        if ended.version == stored.version:
+            return triggered_run(context, stored, stored.definition, fire_time)
+    problem = f"ended with {ended.state}, and what it was sent with is not kept; trigger {quoted(ended.name)} instead"
+    raise InvalidEntry("$.run", f"{ended.id} {problem}")
 
 
 def _overlap(context: Context, name: str) -> Overlap:

@@ -13,7 +13,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line, shown_runs
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
-from redisbeater.management.runs.results import Ends, EntryResult, result_of
+from redisbeater.management.runs.results import Ends, EntryResult, Result, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -151,11 +151,16 @@ def evidence_of(facts: Facts, lines: Iterable[LogLine]) -> tuple[Evidence, ...]:
 def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     """Return a line of a log for people: its word, how often it happened, and its details, with local times."""
     details = dict(line.details)
-    by, note = details.pop("by", ""), details.pop("note", "")
+    by, note, _ = details.pop("by", ""), details.pop("note", ""), details.pop("was", None)
     parts = [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
     text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
+
+
+def says_disabled(line: LogLine | None) -> bool:
+    """Return whether the line of a log says that the entry is disabled from then on."""
+    return line is not None and (line.what == "disabled" or line.details.get("state") == "disabled")
 
 
 def author_of(line: LogLine | None) -> str:
@@ -188,7 +193,8 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         raise EntryNotFound(name)
     of_zone = context.in_zone(snapshot.zone)
     runs = _runs(context, name)
-    queue = stored.definition.options.get("queue") if stored else None
+    ends, options = Ends.from_text(snapshot.ends, snapshot.failures), stored.definition.options if stored else {}
+    since = redis.runs.failed_since(name) if ends.result is Result.FAILED else None
     found = redis.measures.read()
     beats, lock = beats_of(found.beats), found.lock if context.config.lock_key else ("", None)
     return Facts(
@@ -210,7 +216,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         max_rate=context.config.max_rate,
         refusal=redis.refusal(),
         runs=runs,
-        result=result_of(Ends.from_text(snapshot.ends), runs, now or snapshot.now, queue=str(queue or ""))
+        result=result_of(ends, runs, now or snapshot.now, options=options, since=since)
         if context.config.track_runs
         else None,
         beats=beats,

@@ -17,6 +17,7 @@ from redisbeater.management.why.facts import (
     author_of,
     evidence_of,
     read_facts,
+    says_disabled,
     without_leader,
 )
 from redisbeater.management.why.present import absence, answer_now, owed_run
@@ -131,7 +132,7 @@ class _Case:
     def was_disabled(self) -> Answer | None:
         """Answer where the log has it disabled at that time."""
         start, end = self._around("disabled", "enabled", "finished", "created")
-        is_disabled = start is not None and start.what == "disabled"
+        is_disabled = says_disabled(start)
         if not is_disabled and end is not None and end.last and self._was_owed(end):
             return self._answer(
                 "disabled", f"Not sent yet when it was disabled {self.facts.time(end.last)}{author_of(end)}."

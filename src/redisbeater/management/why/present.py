@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from redisbeater.management.runs.results import Result
 from redisbeater.management.why.facts import (
     Answer,
     Evidence,
@@ -12,14 +13,15 @@ from redisbeater.management.why.facts import (
     author_of,
     author_words,
     evidence_of_leaders,
+    says_disabled,
     since_nobody_leads,
 )
-from redisbeater.management.why.runs import in_the_way, run_evidence, unstarted, with_result
+from redisbeater.management.why.runs import failures, in_the_way, quoted_argument, run_evidence, unstarted, with_result
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules.zones import in_zone
-from redisbeater.times import duration_words
+from redisbeater.times import duration_words, from_iso
 
 #: The words of an entry's log that say whether it may run.
 _STATES = ("enabled", "disabled", "finished", "created")
@@ -38,7 +40,10 @@ def answer_now(facts: Facts) -> Answer:
     if fire_time is None:
         return _finished(facts, policy)
     owed = owed_run(facts, policy, fire_time)
-    return owed or in_the_way(facts) or unstarted(facts) or with_result(facts, _waiting(facts, policy, fire_time))
+    if owed is not None and owed.verdict != "being_sent":
+        return owed
+    plan = owed or unstarted(facts) or _waiting(facts, policy, fire_time)
+    return in_the_way(facts) or with_result(facts, plan)
 
 
 def absence(facts: Facts) -> Answer:
@@ -122,23 +127,33 @@ def _pace(facts: Facts) -> str:
 
 
 def _broken(facts: Facts) -> Answer:
-    since = f" (since {facts.problem_since})" if facts.problem_since else ""
-    return Answer(verdict="broken", sentence=f"Broken: {facts.problem}{since}", evidence=facts.recent())
+    since = from_iso(facts.problem_since)
+    when = f" (since {facts.time(since)})" if since else ""
+    name, file = quoted_argument(facts.name), "entry.json"
+    steps = f"show {name} --definition > {file}, correct that, delete {name}, create --json-file {file}"
+    retry = f". If the reason is gone: broken --retry {name}" if since else ""
+    advice = f"To correct it: {steps}{retry}"
+    if not facts.exists:
+        advice = "It is not stored: correct it in the code that declares it"
+    return Answer(verdict="broken", sentence=f"Broken: {facts.problem}{when}", evidence=facts.recent(), advice=advice)
 
 
 def _disabled(facts: Facts, policy: ResolvedPolicy) -> Answer:
     line = facts.newest(*_STATES)
     if line is not None and line.what == "finished":
         return _finished(facts, policy)
-    if line is None or line.what != "disabled" or line.last is None:
-        return Answer(
-            verdict="disabled", sentence="Disabled; its log does not say since when.", evidence=facts.recent()
+    if line is None or not says_disabled(line) or line.last is None:
+        sentence = "Disabled; its log does not say since when."
+    elif line.what == "created":
+        sentence = (
+            f"Disabled since it was created {facts.time(line.last)}{author_of(line)}. It runs once it is enabled."
         )
-    return Answer(
-        verdict="disabled",
-        sentence=f"Disabled since {facts.time(line.last)}{author_of(line)}. It runs again when it is enabled.",
-        evidence=facts.recent(),
-    )
+    else:
+        sentence = f"Disabled since {facts.time(line.last)}{author_of(line)}. It runs again when it is enabled."
+    if facts.result is None or facts.result.result is not Result.FAILED:
+        return Answer(verdict="disabled", sentence=sentence, evidence=facts.recent())
+    evidence = (*_last_run(facts), *facts.recent())
+    return Answer(verdict="disabled", sentence=f"{sentence} {failures(facts, facts.result)}", evidence=evidence)
 
 
 def _finished(facts: Facts, policy: ResolvedPolicy) -> Answer:
@@ -194,6 +209,8 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
             "waits",
             f"Waits for its jitter: {facts.time(fire_time)} is sent {facts.time_and_distance(due_at)}.",
         )
+    elif facts.pause and (facts.pause.until is None or facts.pause.until > due_at):
+        verdict, sentence = "paused", f"{_pause_words(facts, facts.pause)}: its next run, {when}, waits for the end."
     else:
         verdict, sentence = "waits", f"Waits for its time: {when}."
     return Answer(verdict=verdict, sentence=sentence, evidence=tuple(evidence))

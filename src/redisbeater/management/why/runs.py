@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from redisbeater.display import quoted
 from redisbeater.management.runs.history import late_words, lateness, outcome_words, running_time, usually
-from redisbeater.management.runs.results import RESULTS, Result
+from redisbeater.management.runs.results import NEWEST, EntryResult, Result
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State, sentence_of
@@ -37,39 +37,46 @@ def run_evidence(facts: Facts, run: Run) -> Evidence:
 
 
 def unstarted(facts: Facts) -> Answer | None:
-    """Answer where the newest run of the entry waits for a worker, or for the run before it."""
-    run = facts.runs[0] if facts.runs else None
+    """Answer where runs of the entry wait for a worker, or the newest one for the run before it."""
+    run, found = facts.runs[0] if facts.runs else None, facts.result
+    if found is not None and found.waiting_since is not None:
+        sent = [each for each in facts.runs if each.state is State.SENT]
+        hint = ": does a worker consume it?" if facts.workers_report else f"{_reporting(facts)}."
+        oldest = sent[-1].sent_at if found.waiting == NEWEST else None  # there may be more than the result knows of
+        since = duration_words(facts.now - (oldest or found.waiting_since))
+        runs = "1 run waits" if found.waiting == 1 else f"{found.waiting_words} runs wait"
+        oldest_of = ", the oldest" if found.waiting > 1 else ""
+        sentence = f"{runs} in {_queue(facts, sent[-1])}{oldest_of} for {since}, none started{hint}"
+        return Answer(verdict="queued", sentence=sentence, evidence=(run_evidence(facts, sent[-1]), *facts.recent()))
     if run is None or run.is_final or run.sent_at is None or facts.now - run.sent_at < SOON:
         return None
-    if facts.result is not None and facts.result.waiting > 1 and run.state is State.SENT:
-        return _all_unstarted(facts, run, facts.result.waiting)
     return of_run(facts, run) if run.state in (State.SENT, State.BUFFERED, State.LOST) else None
 
 
-def _all_unstarted(facts: Facts, run: Run, waiting: int) -> Answer:
-    """Answer where several runs wait in a queue."""
-    hint = f"{_reporting(facts)}." if not facts.workers_report else ": does a worker consume it?"
-    return Answer(
-        verdict="queued",
-        sentence=f"{waiting} runs wait in {_queue(facts, run)}, none started{hint}",
-        evidence=(run_evidence(facts, run), *facts.recent()),
-    )
-
-
 def with_result(facts: Facts, plan: Answer) -> Answer:
-    """Return an answer about what is to come, behind what went wrong with the last runs of the entry."""
+    """Return an answer about what is to come, behind what went wrong with the last runs, or what is executed now."""
     found = facts.result
-    if found is None or not RESULTS[found.result].is_problem or found.result is Result.WAITING:
+    executed = next((run for run in facts.runs if run.state is State.STARTED), None)
+    if found is None:
         return plan
     if found.result is Result.FAILED:
-        times = found.ends.failed_in_a_row
-        often = "Failed the last time" if times == 1 else f"Failed the last {times} times"
-        since = f", since {_clock(facts, found.since)}" if found.since and times > 1 else ""
-        problem = f"{often}{since}{f': {found.error}' if found.error else ''}."
+        first = failures(facts, found)
+    elif found.result is Result.UNSTABLE:
+        first = f"Failed {found.ends.failed} of its last {len(found.ends.letters)} times, not the last time."
+    elif found.result is Result.RUNNING and executed is not None:
+        first = of_run(facts, executed).sentence
     else:
-        problem = f"Failed {found.ends.failed} of its last {len(found.ends.letters)} times, not the last time."
+        return plan
     following = plan.sentence.replace("Waits for its time:", "Next run:") if plan.verdict == "waits" else plan.sentence
-    return replace(plan, verdict=found.result.value, sentence=f"{problem} {following}")
+    return replace(plan, verdict=found.result.value, sentence=f"{first} {following}")
+
+
+def failures(facts: Facts, found: EntryResult) -> str:
+    """Return a sentence about the failures in a row of an entry: how many, since when, and the newest error."""
+    times = found.ends.failed_in_a_row
+    often = "Failed the last time" if times == 1 else f"Failed the last {found.ends.times} times"
+    since = f", {'at' if times == 1 else 'since'} {_clock(facts, found.since)}" if found.since else ""
+    return f"{often}{since}: {found.reason}."
 
 
 def in_the_way(facts: Facts) -> Answer | None:
@@ -113,12 +120,13 @@ def _advice(facts: Facts, run: Run) -> str:
     look = f"next look {_clock(facts, following)}. " if following else ""
     if run.state is State.SENT:
         until = f"until {_clock(facts, run.lease_end)}" if run.lease_end else "for redisbeater_run_queue_timeout"
-        now = f"To send one now: trigger {_argument(facts.name)} --overlap allow"
+        now = f"To send one now: trigger {quoted_argument(facts.name)} --overlap allow"
         return f"{look}{now}. stop only asks its worker; if none gets it, it is in the way {until}"
-    return f"{look}To let them overlap: update {_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
+    return f"{look}To let them overlap: update {quoted_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
 
 
-def _argument(name: str) -> str:
+def quoted_argument(name: str) -> str:
+    """Return the name of an entry as a shell takes it."""
     plain = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     return name if plain else f'"{name}"'
 

@@ -1,6 +1,6 @@
 -- Look at one page of the schedule, in no order, and keep the entries that may be wanted: by task, queue, labels,
--- whether they are disabled, and by a text in name, task or description, in any case. One that cannot be read here, or
--- that has letters which count as several plain ones, is kept, too: the caller checks every entry that is kept.
+-- whether they are disabled, and by a text in name, task, description or a label, in any case. One that cannot be read
+-- here, or that has letters which count as several plain ones, is kept, too: the caller checks every one that is kept.
 --
 -- What a call has no time for is left for the next one. Entry keys are read from the schedule, not passed in KEYS: they
 -- share its slot by construction.
@@ -37,6 +37,12 @@ local function has_text(value)
   return has_any(string.lower(value), {wanted.text}) or has_any(value, several)
 end
 
+local function has_label(labels)
+  for name, value in pairs(type(labels) == 'table' and labels or {}) do
+    if has_text(name .. '=' .. tostring(value)) then return true end
+  end
+end
+
 local function covers(found, fields)
   for name, value in pairs(fields) do
     local own = type(found) == 'table' and found[name]
@@ -51,7 +57,7 @@ local function may_be_wanted(key)
   local size = try('HSTRLEN', key, 'definition') or 0
   if size > tonumber(enough) then return true end
   local definition = try('HGET', key, 'definition') or ''
-  local is_near = is_found or has_any(definition, {'\\'}) or has_text(definition)
+  local is_near = is_found or has_any(definition, {'\\'}) or has_any(wanted.text, {'='}) or has_text(definition)
   for _, parts in ipairs(wanted.parts) do
     is_near = is_near and has_any(definition, parts)
   end
@@ -60,7 +66,8 @@ local function may_be_wanted(key)
   local is_json, fields = pcall(cjson.decode, size <= 10000 and definition or '')
   if not is_json or type(fields) ~= 'table' then return true end
   if (fields.disabled_until or cjson.null) ~= cjson.null then fields.enabled = false end
-  return covers(fields, wanted.fields) and (is_found or has_text(fields.task) or has_text(fields.description))
+  return covers(fields, wanted.fields) and
+    (is_found or has_text(fields.task) or has_text(fields.description) or has_label(fields.labels))
 end
 
 if #page == 0 then

@@ -1,5 +1,7 @@
 -- Count what a monitor asks about the schedule, at one instant.
 --
+-- The hashes of runs are those that the lists name: they share the slot by construction, as do entries with the prefix.
+--
 -- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
 -- KEYS[2] failing   sorted set: entry key -> the fire time that it owes
 -- KEYS[3] broken    hash: entry name -> why it is quarantined
@@ -16,18 +18,42 @@
 -- KEYS[14] waiting  sorted set: key of a run that no worker has started -> since when it waits
 -- ARGV[1] most      number of failing entries that are looked at
 -- ARGV[2] soon      seconds that a run may wait for a worker
+-- ARGV[3] few       number of runs, and of reports, that are looked at to count entries
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
 --      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
 --      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
---      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, beats: the lines,
---      totals: names and counts, as HSCAN returns them, up to about 1,000; lock, zone, id: the texts, '' without one,
---      pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL returns them}; a key of
---      another type counts as empty
+--      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, unstarted_entries,
+--      running_entries: how many entries have such a run, or one that is executed, unstored: how many declarations have
+--      no entry, beats: the lines, totals: names and counts, as HSCAN returns them, up to about 1,000; lock, zone, id:
+--      the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
+--      returns them}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
 local failed, unstable, waiting = KEYS[12], KEYS[13], KEYS[14]
-local most, soon = ARGV[1], ARGV[2]
+local most, soon, few = ARGV[1], ARGV[2], ARGV[3]
+
+-- Return how many entries have a run in a state, of those whose keys are passed.
+local function entries_of(runs, state)
+  local known, count = {}, 0
+  for _, key in ipairs(runs or {}) do
+    local run = try('HMGET', key, 'state', 'name') or {}
+    if run[1] == state and run[2] and not known[run[2]] then
+      known[run[2]], count = true, count + 1
+    end
+  end
+  return count
+end
+
+-- Return how many reports are on declarations of which no entry is stored.
+local function unstored()
+  local count, reports = 0, try('HSCAN', broken, 0, 'COUNT', few)
+  for _, field in ipairs(reports and reports[2] or {}) do
+    local entry = string.sub(schedule, 1, -10) .. string.sub(field, #':static:' + 1)
+    if string.sub(field, 1, 8) == ':static:' and not is_own(schedule, entry) then count = count + 1 end
+  end
+  return count
+end
 
 local overdue, oldest, now, oldest_key = count_late(schedule, failing, 0, most)
 local lines = try('HSCAN', beats, 0, 'COUNT', 100)
@@ -59,6 +85,9 @@ return cjson.encode({
   failed = try('ZCARD', failed) or 0,
   unstable = try('ZCARD', unstable) or 0,
   unstarted = try('ZCOUNT', waiting, 0, now - soon) or 0,
+  unstarted_entries = entries_of(try('ZRANGEBYSCORE', waiting, 0, now - soon, 'LIMIT', 0, few), 'SENT'),
+  running_entries = entries_of(try('ZRANGEBYSCORE', active, '-inf', '+inf', 'LIMIT', 0, few), 'STARTED'),
+  unstored = unstored(),
   beats = lines and lines[2] or {},
   totals = counted,
 })

@@ -147,17 +147,18 @@ end
 -- Return the last time of a line of a log, its count, its first time and its text; nil: another program wrote it.
 local function read_line(line) return string.match(line, '^(%S+) (%d+) (%S+) (.*)$') end
 
--- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line with the
--- text of the newest one is folded into it: the counts are added, and the first time stays. Missing times are now. The
--- log no longer expires, as that of a deleted entry did.
+-- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line that says
+-- what the newest one says is folded into it: the counts are added; the first time and the oldest `was` stay. Missing
+-- times are now. The log no longer expires, as that of a deleted entry did.
 local function add_to_log(key, most, text, count, first, last)
   local now = server_time()
   local newest = try('LINDEX', key, 0)
   if newest == nil then return end
   local _, newest_count, newest_first, newest_text = read_line(newest or '')
-  if newest_text == text then
+  local function said(full) return string.match(full or '', '^(.-),"was":') or full end
+  if said(newest_text) == said(text) then
     count = newest_count + (count or 1)
-    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, text))
+    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, newest_text))
   else
     redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
     redis.call('LTRIM', key, 0, most - 1)

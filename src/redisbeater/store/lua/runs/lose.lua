@@ -26,7 +26,7 @@ local function requeue(run)
   forget_waiting(prefix, run)
   try('ZADD', prefix .. ':resend', server_time(delay), run_key)
   try('SADD', prefix .. ':active:' .. run.name, run_key)
-  if exists(prefix, run.name) then count_end(prefix .. run.name, state) end
+  if exists(prefix, run.name) then count(prefix .. run.name, count_of(state)) end
   count_total(prefix, state, run.task)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))

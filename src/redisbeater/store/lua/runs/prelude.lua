@@ -26,6 +26,9 @@ local function count(key, field, number)
   redis.call('HSET', key, field, number or 1)
 end
 
+-- Return the field of an entry that counts how many of its runs ended so.
+local function count_of(state) return 'n.' .. string.lower(state) end
+
 -- Tell whether fields are those of a run: another program may have written anything.
 local function is_run(fields)
   return is_name(fields.name or '') and FINAL[fields.state or ''] ~= nil
@@ -219,17 +222,10 @@ local function release_buffered(prefix, name, at_once, key)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
 end
 
--- Add the end of a run to the counts of its entry, and to its failures in a row. `failures`: how many these were.
-local function count_end(entry, state, is_failure, failures)
-  count(entry, 'n.' .. string.lower(state))
-  if state == 'SUCCESS' and failures then redis.call('HDEL', entry, 'failures') end
-  if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
-end
-
--- Add the end of a run to the last ends of its entry, and list the entry as failed or unstable since the first end that
--- made it so. A backfill says nothing about its entry, nor does a run that somebody stopped. A report that comes late,
--- of a run that had ended before the last one, is put before that one. A run that was lost for good, and has ended
--- after all, counts as what it ended in.
+-- Return the last ends of an entry with the end of a run, and list the entry as failed or unstable since the first end
+-- that made it so; nil: this end says nothing, as that of a backfill, or of a run that somebody stopped. A report that
+-- comes late, of a run that had ended before the last one, is put before that one. A run that was lost for good, and
+-- has ended after all, counts as what it ended in.
 local function add_end(prefix, run, state, stored)
   local letter = LETTERS[state]
   if not letter or run.kind == 'backfill' then return end
@@ -243,16 +239,26 @@ local function add_end(prefix, run, state, stored)
     ends, at = string.sub(before, 1, -2) .. letter .. string.sub(before, -1), string.format('%.6f', last_at)
   end
   ends = string.sub(ends, -30)
-  redis.call('HSET', entry, 'ends', ends .. ' ' .. at)
   local is = problem_of(ends)
   if was and was ~= is then try('ZREM', prefix .. was, entry) end
   if is then try('ZADD', prefix .. is, 'NX', at, entry) end
+  return ends .. ' ' .. at
+end
+
+-- Add the end of a run to what its entry knows of its runs: the count, the last ends, and how many failed in a row.
+local function add_to_entry(prefix, run, state, is_failure, stored)
+  local entry, ends = prefix .. run.name, add_end(prefix, run, state, stored.ends)
+  local fields = {count_of(state), whole(stored[count_of(state)]) + 1}
+  if ends then append(fields, 'ends', ends) end
+  redis.call('HSET', entry, unpack(fields))
+  if state == 'SUCCESS' and stored.failures then redis.call('HDEL', entry, 'failures') end
+  if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
 end
 
 -- Add the end of a run to the count of its five minutes. The key expires after the six hours that are kept, so that
 -- whoever begins new minutes finds no older ones than twice that.
-local function count_minutes(prefix, state)
-  local minutes, slot, old = prefix .. ':minutes', math.floor(server_time() / 300), {}
+local function count_minutes(prefix, run, state)
+  local minutes, slot, old = prefix .. ':minutes', math.floor((run.finished_at or server_time()) / 300), {}
   if count(minutes, slot .. ' ' .. state) ~= 1 then return end
   for passed = slot - 146, slot - 73 do
     for each, is_end in pairs(FINAL) do
@@ -283,11 +289,10 @@ end
 -- if it is one; one that was lost, and has ended well after all, is none any more.
 local function note_end(prefix, run, state, is_failure, stored)
   if stored then
-    count_end(prefix .. run.name, state, is_failure, stored.failures)
-    add_end(prefix, run, state, stored.ends)
+    add_to_entry(prefix, run, state, is_failure, stored)
   end
   count_total(prefix, state, run.task)
-  count_minutes(prefix, state)
+  count_minutes(prefix, run, state)
   if LETTERS[state] and state ~= 'SUCCESS' then
     list_failure(prefix, run)
   elseif run.counted then
@@ -403,7 +408,7 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   try('SREM', prefix .. ':active:' .. run.name, run.key)
   forget_waiting(prefix, run)
   if run.traceback then keep_traceback(prefix, retention, run) end
-  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends')
+  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends', count_of(state))
   cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
   if run.state ~= state then note_end(prefix, run, state, is_failure, stored) end
   count_duration(prefix, run)
