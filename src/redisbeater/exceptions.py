@@ -14,7 +14,8 @@
     ├── SendFailed                                   the broker did not take a run that a program triggered
     ├── RunActive                                    a run is active, or is being sent
     ├── LockNotOwnedError                            another beat took the lock
-    ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
+    ├── MayNotLead                                   beat must stand by; it catches that itself
+    │   └── FormatTooNew                                 a newer beat wrote the data
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
     ├── SchedulePaused                               no entry may run now; beat catches it itself
     └── StoreError                                   Redis answered with an error
@@ -39,6 +40,7 @@ __all__ = (
     "ImproperlyConfigured",
     "InvalidEntry",
     "LockNotOwnedError",
+    "MayNotLead",
     "RedisBeaterError",
     "RunActive",
     "RunNotFound",
@@ -183,7 +185,11 @@ class LockNotOwnedError(RedisBeaterError):
     """Another beat holds the lock, so this one must stop dispatching."""
 
 
-class FormatTooNew(RedisBeaterError):
+class MayNotLead(RedisBeaterError):
+    """This beat must not lead: ``redisbeater_one_commit`` is True, and the broker is another server, or away."""
+
+
+class FormatTooNew(MayNotLead):
     """The data in Redis was written by a newer beat: this one must not lead."""
 
 

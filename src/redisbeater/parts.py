@@ -56,7 +56,13 @@ class BeatParts:
         self.repair = Repair(context, self.foreign_keys)
         # Claim and dispatch
         self.broker = Broker(
-            context.app, config.publish_timeout, make_producer, on_return=log.broker_returned, on_loss=log.broker_left
+            context.app,
+            config.publish_timeout,
+            make_producer,
+            on_return=log.broker_returned,
+            on_loss=log.broker_left,
+            why_apart=None if config.one_commit is False else redis.why_apart,
+            needs_one_step=config.one_commit is True,
         )
         self.dispatcher = Dispatcher(
             context,

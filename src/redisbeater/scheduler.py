@@ -29,9 +29,9 @@ from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (
-    FormatTooNew,
     ImproperlyConfigured,
     LockNotOwnedError,
+    MayNotLead,
     SchedulePaused,
     StoreError,
     StoreUnavailable,
@@ -151,7 +151,7 @@ class RedisScheduler(Scheduler):
                 return 0.0
             if not self.is_served or host_seconds() >= self._look_at:
                 self._run_due()
-        except FormatTooNew as exc:
+        except MayNotLead as exc:
             beat.leadership.refuse(exc)
             return self._stand_by()
         beat.repair.step(self.setup_schedule)
@@ -192,7 +192,7 @@ class RedisScheduler(Scheduler):
         """Return the action for a lost lock: ``exit`` or ``standby``."""
         return self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
 
-    def _begin_to_lead(self) -> None:
+    def _begin_to_lead(self) -> str:
         beat, redis = self._beat, self._context.redis
         redis.adopt_format()
         beat.foreign_keys.check()
@@ -202,6 +202,7 @@ class RedisScheduler(Scheduler):
         beat.zone_change.begin()
         self.setup_schedule()
         beat.repair.begin()
+        return beat.broker.how_runs_leave()
 
     def _stand_by(self) -> float:
         beat = self._beat

@@ -26,6 +26,7 @@ from support.waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.dispatch import batch as planned_entry
+from redisbeater.dispatch import dispatcher
 from redisbeater.dispatch.resources import SLOW_SECONDS
 from redisbeater.store.claim import TRUSTED_SHARE
 
@@ -72,6 +73,8 @@ class Case:
     gather_seconds: float = 0.05
     has_lock: bool = True
     tracks_runs: bool = False
+    #: Whether messages are put into the broker by the commit of their runs.
+    in_one_step: bool = False
 
     def runs_of(self, number: int) -> int:
         """How many fire times of an entry have passed, or are about to."""
@@ -239,6 +242,7 @@ class Site:
         app.conf.update(redisbeater_lease_timeout=lease, redisbeater_lock_timeout=lease)
         app.conf.redisbeater_publish_timeout = publish
         app.conf.redisbeater_track_runs = self.case.tracks_runs
+        app.conf.redisbeater_one_commit = None if self.case.in_one_step else False
         for name in ("proj.faulty", "proj.slow"):
             app.task(name=name, base=Faulty, shared=False)(anything).site = self
         return app
@@ -306,6 +310,7 @@ def site_of(server: Server, case: Case, rabbitmq: RabbitMQ | None = None) -> Ite
     try:
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
             patch.setattr(planned_entry, "GATHER_SECONDS", case.gather_seconds)
+            patch.setattr(dispatcher, "LONGEST_PUSHED_CHARACTERS", MOST_BYTES / 2)
             yield Site(server, case, stack) if rabbitmq is None else RabbitMQSite(server, case, stack, rabbitmq)
     finally:
         client.config_set("proto-max-bulk-len", before["proto-max-bulk-len"])

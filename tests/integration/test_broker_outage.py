@@ -55,6 +55,7 @@ def make_site(request: pytest.FixtureRequest, make_app: MakeApp, server: Server)
         def make(**settings: Any) -> Site:
             queue = f"queue-{uuid.uuid4().hex}"
             own = {"redisbeater_publish_timeout": 1, "task_default_queue": queue, "result_expires": None}
+            own["redisbeater_one_commit"] = False  # the broker fails alone
             urls = {"broker_read_url": url(proxy.target_port), "broker_write_url": url(proxy.port)}
             return Site(proxy, make_app(**{**own, **urls, **settings}), queue)
 

@@ -43,11 +43,12 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def make_batch_app(make_app: MakeApp, server: Server, proxy: Proxy) -> MakeApp:
-    """Make apps that send through the proxy to a real Redis."""
+    """Make apps that send through the proxy to a real Redis, as to another server than that of the schedule."""
 
     def make(**settings: Any) -> Celery:
         queue = f"queue-{uuid.uuid4().hex}"
         own = {"redisbeater_publish_timeout": 1, "task_default_queue": queue, "result_expires": None}
+        own["redisbeater_one_commit"] = False
         urls = {
             "broker_read_url": server.url(BROKER_DB),
             "broker_write_url": f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}",

@@ -67,6 +67,7 @@ def check(site: Site) -> None:
 cases = same_examples(4, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.parametrize("in_one_step", [False, True], ids=["in two steps", "in one step"])
 @cases
 @given(case=CASES)
 @example(
@@ -78,10 +79,14 @@ cases = same_examples(4, suppress_health_check=list(HealthCheck))
     )
 )
 @example(case=Case(count=40, runs={2: 40, 9: 5}, events={2: "taken over", 9: "cut"}, at_run=30, has_lock=False))
-def test_nothing_is_lost_early_or_sent_with_two_ids_whatever_happens(server: Server, case: Case) -> None:
-    with site_of(server, case) as site:
+def test_nothing_is_lost_early_or_sent_with_two_ids_whatever_happens(
+    server: Server, in_one_step: bool, case: Case
+) -> None:
+    with site_of(server, replace(case, in_one_step=in_one_step)) as site:
         send_all(site)
         check(site)
+        if in_one_step:
+            assert len(site.sent) == len({run.id for run in site.sent})
 
 
 @cases
@@ -92,6 +97,7 @@ def test_nothing_is_lost_early_or_sent_with_two_ids_by_rabbitmq(server: Server, 
         check(site)
 
 
+@pytest.mark.parametrize("in_one_step", [False, True], ids=["in two steps", "in one step"])
 @cases
 @given(case=CASES)
 @example(
@@ -100,10 +106,11 @@ def test_nothing_is_lost_early_or_sent_with_two_ids_by_rabbitmq(server: Server, 
     )
 )
 def test_an_entry_that_is_refused_or_slow_holds_up_no_other_for_longer_than_one_pass(
-    server: Server, case: Case
+    server: Server, in_one_step: bool, case: Case
 ) -> None:
-    events = {number: event for number, event in case.events.items() if event in CHANGES}
-    case = replace(case, count=min(case.count, 100), events=events)
+    changes = CHANGES[1:] if in_one_step else CHANGES  # in one step, an entry that is edited is planned again
+    events = {number: event for number, event in case.events.items() if event in changes}
+    case = replace(case, count=min(case.count, 100), events=events, in_one_step=in_one_step)
     with site_of(server, case) as site:
         site.tick()
 

@@ -58,6 +58,7 @@ def site(request: pytest.FixtureRequest, make_app: Callable[..., Celery], server
 
         queue = f"queue-{uuid.uuid4().hex}"
         settings: dict[str, Any] = {"task_default_queue": queue, "result_expires": None}
+        settings["redisbeater_one_commit"] = False  # the broker fails alone
         settings |= {"broker_read_url": url(proxy.target_port), "broker_write_url": url(proxy.port)}
         yield Site(proxy, make_app(**settings), queue)
 

@@ -27,7 +27,7 @@ local COUNTED = {'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.e
 """
 
 #: What scripts do besides, where runs are tracked.
-PARTS = sorted(RUNS_PRELUDE.parent.glob("with_*.lua"))
+PARTS = sorted(PRELUDE.parent.rglob("with_*.lua"))
 PATHS = sorted(set(PRELUDE.parent.rglob("*.lua")) - {PRELUDE, RUNS_PRELUDE, *PARTS})
 
 #: The longest body, in lines that are not blank.
@@ -225,7 +225,14 @@ FUNCTIONS, RUN_FUNCTIONS = Function.all(), Function.all(RUNS_PRELUDE)
 def test_the_prelude_is_put_in_front_of_every_script() -> None:
     for path in PATHS:
         of_runs = [STATES, RUNS_PRELUDE.read_text()] if path.parent == RUNS_PRELUDE.parent else []
-        assert load_script(name_of(path)).text == "\n".join([PRELUDE.read_text(), *of_runs, path.read_text()]), path
+        texts = [PRELUDE.read_text(), *_own_part(path.stem), *of_runs, path.read_text()]
+        assert load_script(name_of(path)).text == "\n".join(texts), path
+
+
+def _own_part(script: str) -> list[str]:
+    """Return the part that stands in front of a script whether runs are tracked or not."""
+    path = PRELUDE.parent / f"with_{script}.lua"
+    return [path.read_text()] if path in PARTS else []
 
 
 def test_scripts_of_runs_know_the_states_by_a_text_that_each_process_sends_alike() -> None:
@@ -288,10 +295,10 @@ def test_a_shared_function_is_documented_short_and_cheap() -> None:
 def test_a_part_says_of_which_script_and_stands_in_front_of_it() -> None:
     for path in PARTS:
         script = path.stem.removeprefix("with_")
-        texts = [RUNS_PRELUDE, path, PRELUDE.parent / f"{script}.lua"]
+        texts = [RUNS_PRELUDE, RUNS_PRELUDE.parent / path.name, PRELUDE.parent / f"{script}.lua"]
         assert path.read_text().splitlines()[0].endswith(f"It stands in front of {script}.lua.")
         assert load_script(script, with_runs=True).text == "\n".join(
-            [PRELUDE.read_text(), STATES, *(each.read_text() for each in texts)]
+            [PRELUDE.read_text(), *_own_part(script), STATES, *(each.read_text() for each in texts)]
         )
         assert "HGETALL" not in path.read_text()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from redisbeater.beat.applications import OtherApplication
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
+from redisbeater.exceptions import LockNotOwnedError, MayNotLead, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.beat_line import Pause, name_of
 from redisbeater.signals import (
@@ -143,11 +143,12 @@ class Leadership:
         """Return whether this beat still leads; renew the lock when it is time. Called before each send."""
         return self._leads and (self._lock is None or self._lock.is_fresh or self._lock.renew())
 
-    def acquire(self, begin: Callable[[], None], lock_lost: str) -> bool:
+    def acquire(self, begin: Callable[[], str], lock_lost: str) -> bool:
         """Lead if the lock is free, stand by if another beat holds it. Return whether this beat leads.
 
         Arguments:
-            begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
+            begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet. Returns
+                how runs leave, for the log.
             lock_lost: ``"exit"`` or ``"standby"``: what to do when this beat led until now and lost the lock.
 
         Raises:
@@ -155,7 +156,7 @@ class Leadership:
         """
         led, self._leads = self._leads, False
         if self._lock is None or self._lock.acquire():
-            begin()
+            how = begin()
             self._leads = True
             self._logged_leader = self._refusal = ""
             if self._lock is not None and self._lock.taken_from:
@@ -166,7 +167,8 @@ class Leadership:
             self._log.add("leading")
             role = "leader" if self._lock else "active"
             extra = event("lead_changed", role=role, token=self.token)
-            logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock", extra=extra)
+            name = f" as {self.token}" if self._lock else " without a lock"
+            logger.info("leading%s; runs: %s", name, how, extra=extra)
             self._log.role_changed(role, self.token)
         elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)
@@ -190,8 +192,8 @@ class Leadership:
         """Begin to lead once more with the next pass, static entries included: the schedule is another one."""
         self._leads = False
 
-    def refuse(self, reason: FormatTooNew) -> None:
-        """Stop leading, and give the lock up: the data was written by a newer beat."""
+    def refuse(self, reason: MayNotLead) -> None:
+        """Stop leading, and give the lock up."""
         self._record_refusal(str(reason))
         self.resign()
         self._log.role_changed("standby", self.token)

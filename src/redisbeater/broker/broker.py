@@ -6,13 +6,15 @@ Nothing is retried here: entries that were not sent are released, and become due
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery import Celery
 
 from redisbeater.broker.connection import (
+    ANOTHER_SERVER,
     Acceptance,
+    OneStep,
     check_rabbitmq,
     check_redis,
     connection_of,
@@ -22,6 +24,8 @@ from redisbeater.broker.connection import (
     limit_waits,
 )
 from redisbeater.broker.publisher_confirms import (
+    CapturedPublishBatch,
+    Command,
     ConfirmingChannel,
     DeclarationCache,
     MessageRefused,
@@ -31,7 +35,7 @@ from redisbeater.broker.publisher_confirms import (
     with_declaration_cache,
 )
 from redisbeater.clock import Backoff, host_seconds
-from redisbeater.exceptions import causes, reason_of
+from redisbeater.exceptions import MayNotLead, causes, reason_of
 from redisbeater.log_lines import event, get_logger
 
 logger = get_logger(__name__)
@@ -61,6 +65,8 @@ class Broker:
         on_return: called when the broker is available again, with the seconds for which it was not, and why.
         on_loss: called when it becomes unavailable, with the reason.
         idle_limit: seconds without a send after which the connection is replaced.
+        why_apart: tells whether the commit of runs can put their messages into the broker: see :class:`OneStep`.
+        needs_one_step: whether it counts as unavailable while that cannot be.
     """
 
     #: Whether the confirms of several messages are waited for together.
@@ -76,6 +82,8 @@ class Broker:
         on_return: Callable[[float, str], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
         idle_limit: float = IDLE_LIMIT_SECONDS,
+        why_apart: Callable[[str, int], str] | None = None,
+        needs_one_step: bool = False,
     ) -> None:
         self._on_return, self._on_loss = on_return, on_loss
         self._app = app
@@ -91,6 +99,8 @@ class Broker:
         self._used_at = 0.0
         self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=LONGEST_RETRY_SECONDS)
         self._unavailable_since: float | None = None
+        #: Whether messages are put into it by the commit of their runs.
+        self.one_step, self.needs_one_step = OneStep(why_apart), needs_one_step
         #: Whether it accepts runs when it can be reached.
         self.acceptance = Acceptance()
         #: Why the broker is unavailable.
@@ -124,17 +134,30 @@ class Broker:
         self._used_at = host_seconds()
         return self._producer
 
-    def publish_batch(self, *, one_by_one: bool) -> PublishBatch:
+    def publish_batch(self, *, one_by_one: bool, may_capture: bool = False) -> PublishBatch:
         """Return a publish batch for what is published within it.
 
         Arguments:
             one_by_one: confirm each message before the next one leaves, because one of several has failed.
+            may_capture: whether the caller can put messages into the broker by the commit of their runs.
         """
         producer = self.producer
+        if may_capture and hasattr(producer, "batch") and self.one_step.holds(channel := _plain(producer.channel)):
+            return CapturedPublishBatch(producer, channel)
         if self._confirms is None:
             return publish_batch_of(producer)
         self._confirms.is_one_by_one = one_by_one or self._used_at < self._one_by_one_until
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
+
+    def proof(self) -> tuple[str, int]:
+        """Return the proof that the broker is the server of the schedule, a new one if its connection has ended."""
+        if self._producer is not None:
+            self.one_step.holds(_plain(self._producer.channel))
+        return self.one_step.proof
+
+    def put(self, commands: Iterable[Command]) -> None:
+        """Send captured messages by beat's connection to the broker, after all; errors are the transport's."""
+        _plain(self.producer.channel).put(commands)
 
     def _confirm_one_by_one(self) -> None:
         now = host_seconds()
@@ -156,9 +179,26 @@ class Broker:
             except Exception as exc:  # kombu and each of its transports have errors of their own
                 self.mark_unavailable(exc)
                 return False
+        if self.needs_one_step and not self.one_step.holds(_plain(self.producer.channel)):
+            self.mark_unavailable(ConnectionError(f"redisbeater_one_commit = True, but {self.one_step.why}"))
+            return False
         if self.is_unavailable:  # also if something else has connected since, as a request to stop a run does
             self._mark_available()
         return True
+
+    def how_runs_leave(self) -> str:
+        """Return whether runs leave with their commit, and why if not; ask the broker if it can be one of those.
+
+        Raises:
+            MayNotLead: they must, and cannot.
+        """
+        if self.needs_one_step and not self.is_ready():
+            raise MayNotLead(self.error)
+        if self.one_step.is_wanted and not self.transport.startswith(("redis", "sentinel")):
+            self.one_step.why = ANOTHER_SERVER
+        elif self.one_step.is_wanted and self.is_ready():
+            self.one_step.holds(_plain(self.producer.channel))
+        return self.one_step.words
 
     def retry_for_standby(self) -> None:
         """Try an unavailable broker again when it is time, and keep no connection: a standby sends nothing."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+import uuid
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -17,9 +19,13 @@ from celery.exceptions import QueueNotFound
 from kombu.exceptions import SerializationError
 from kombu.transport import pyamqp
 
-from redisbeater.broker.publisher_confirms import with_confirming_channels
+from redisbeater.broker.publisher_confirms import (
+    CapturingChannel,
+    with_capturing_channels,
+    with_confirming_channels,
+)
 from redisbeater.display import text_of
-from redisbeater.exceptions import causes
+from redisbeater.exceptions import StoreError, causes, reason_of
 from redisbeater.log_lines import get_logger
 
 logger = get_logger(__name__)
@@ -85,6 +91,74 @@ class Acceptance:
                 logger.info("broker accepts runs again after %.1f s", seconds)
 
 
+#: A proof is given again after this long, and kept for longer: the commit that needs it may be held up.
+PROOF_SECONDS, PROOF_KEPT_SECONDS = 10.0, 30
+
+#: What a beat says of the runs that it sends, and in front of the reason why it cannot say so.
+IN_ONE_STEP, AT_LEAST_ONCE = "enqueued in one step with the commit", "at least once"
+ANOTHER_SERVER = "the broker is another server"
+
+
+class OneStep:
+    """Whether the commit of runs can put their messages into the broker in one step, and if not, why.
+
+    That the broker is the server of the schedule is proved by data: a random key, which beat's connection to the broker
+    stores there and a script of the schedule finds.
+
+    Arguments:
+        why_apart: looks for a key in a database. Returns the reason why messages cannot be put in there, or an empty
+            text if they can; None: they are not to be.
+    """
+
+    def __init__(self, why_apart: Callable[[str, int], str] | None) -> None:
+        self._why_apart = why_apart
+        self._channel: Any = None
+        self._given_at = 0.0
+        #: The key, and the number of its database.
+        self.proof = "", 0
+        #: Why messages leave before the commit; empty: they do not.
+        self.why = "redisbeater_one_commit is False" if why_apart is None else "the broker was not reached yet"
+        #: Keys of queues to which the user of the schedule has no right.
+        self.closed_keys: set[str] = set()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is not switched off."""
+        return self._why_apart is not None
+
+    @property
+    def words(self) -> str:
+        """What holds, and why."""
+        return f"{AT_LEAST_ONCE}: {self.why}" if self.why else IN_ONE_STEP
+
+    def holds(self, channel: Any) -> bool:
+        """Return whether it can, as far as a proof of the last seconds says; a new connection needs another one."""
+        if self._why_apart is None:
+            return False
+        if not isinstance(channel, CapturingChannel):
+            is_redis = getattr(channel.connection, "driver_type", "") == "redis"
+            self.why = "kombu's transport sends in a way of its own" if is_redis else ANOTHER_SERVER
+            return False
+        is_old = time.monotonic() >= self._given_at + PROOF_SECONDS
+        if channel is not self._channel or channel.has_disconnected or is_old:
+            self._channel, self._given_at, self.proof = channel, time.monotonic(), ("", 0)
+            self.why = self._prove(channel, self._why_apart)
+        return not self.why
+
+    def _prove(self, channel: CapturingChannel, why_apart: Callable[[str, int], str]) -> str:
+        name = f"redisbeater.proof.{uuid.uuid4().hex}"
+        try:
+            database = channel.store(name, PROOF_KEPT_SECONDS)
+        except Exception as exc:  # redis-py's errors; a right may be missing
+            return f"the broker takes no proof: {reason_of(exc)}"
+        self.proof = channel.global_keyprefix + name, database
+        try:
+            return why_apart(*self.proof)
+        except StoreError as exc:
+            self._channel = None
+            return f"the schedule was not asked: {reason_of(exc)}"
+
+
 #: A routing key without a queue: RabbitMQ confirms such a message and drops it. On Redis the key of a list that is not
 #: there: nothing is added to it.
 NOWHERE = "redisbeater.nowhere"
@@ -106,24 +180,27 @@ def connection_of(app: Celery, timeout: float) -> Any:
         options = {}
     connect_timeout = min(plain.connect_timeout or seconds, seconds)
     connection: Any = app.connection_for_write(transport_options=options, connect_timeout=connect_timeout)
-    if not is_amqp(plain):
+    if not (is_amqp(plain) or is_redis(plain)):
         return connection
     connection_class: Any = type(connection)
-    return _with_confirms(connection_class)(**connection.info())
+    return _with_own_channels(connection_class)(**connection.info())
 
 
 @cache
-def _with_confirms(connection_class: Any) -> Any:
-    """Return a subclass of kombu's ``Connection`` whose py-amqp channels let confirms be waited for together.
+def _with_own_channels(connection_class: Any) -> Any:
+    """Return a subclass of kombu's ``Connection`` with channels of our own.
 
-    A subclass, because kombu makes a new transport whenever it connects to the next of several brokers.
+    Those of py-amqp let confirms be waited for together, those to Redis let messages be captured. A subclass, because
+    kombu makes a new transport whenever it connects to the next of several brokers.
     """
 
     class Connection(connection_class):
         def get_transport_cls(self) -> Any:
             transport_class = super().get_transport_cls()
-            is_pyamqp = issubclass(transport_class, pyamqp.Transport)
-            return with_confirming_channels(transport_class) if is_pyamqp else transport_class
+            if issubclass(transport_class, pyamqp.Transport):
+                return with_confirming_channels(transport_class)
+            is_redis = getattr(transport_class, "driver_type", "") == "redis"
+            return with_capturing_channels(transport_class) if is_redis else transport_class
 
     return Connection
 

@@ -1,6 +1,7 @@
 """Publishing with confirms of the broker: batches, declared queues, and what was accepted.
 
-- Redis: kombu buffers the messages (from 5.7 on) and the flush sends them.
+- Redis: kombu buffers the messages (from 5.7 on) and the flush sends them. Where the schedule is on the same server,
+  they are captured instead: the script that commits their runs puts them into the broker.
 - RabbitMQ: each message leaves when it is published, and the flush waits for the confirms; see
   :mod:`redisbeater.broker.publisher_confirms`.
 - Others: each message is accepted when its publication returns.
@@ -16,15 +17,21 @@ messages leave one after the other, and their confirms are waited for together: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, suppress
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from kombu.transport import pyamqp
+from kombu.transport import redis as kombu_redis
 
 #: Messages after which kombu would flush by itself; larger than any publish batch.
 NO_LIMIT_MESSAGES = 1_000_000
+
+
+#: A command of Redis that puts a message into the broker, or belongs to it: name, key with its prefix, and the rest.
+Command = tuple[str, ...]
 
 
 class PublishBatch:
@@ -34,6 +41,10 @@ class PublishBatch:
     is_buffered = False
     #: Whether only the flush confirms that messages were accepted.
     needs_flush = False
+    #: Whether messages never leave by this batch: whoever commits their runs asks for their :meth:`commands`.
+    is_captured = False
+    #: Bytes of the captured messages.
+    size = 0
     #: Number of the last published message, where messages are counted; else 0.
     published = 0
 
@@ -43,6 +54,10 @@ class PublishBatch:
     def has_accepted(self, messages: Collection[int]) -> bool:
         """Return whether the broker is known to have accepted all messages with these numbers."""
         return True
+
+    def commands(self, messages: Iterable[int]) -> tuple[Command, ...]:
+        """Return the commands that put captured messages with these numbers into the broker."""
+        return ()
 
     def __enter__(self) -> PublishBatch:
         return self
@@ -88,6 +103,119 @@ def publish_batch_of(producer: Any) -> PublishBatch:
     return BufferedPublishBatch(producer) if getattr(producer, "supports_batch_publish", False) else PublishBatch()
 
 
+class CapturedPublishBatch(PublishBatch):
+    """Messages of a kombu producer, kept as the commands that would send them.
+
+    A publication that raises leaves no command. One without a command had no queue that is bound.
+
+    Arguments:
+        producer: the producer.
+        channel: its channel.
+    """
+
+    is_buffered = needs_flush = is_captured = True
+
+    def __init__(self, producer: Any, channel: CapturingChannel) -> None:
+        #: Kombu compares it with the channel of each message.
+        self.channel = channel
+        self._batch: Any = producer.batch(max_size=NO_LIMIT_MESSAGES)
+        self._commands: list[list[Command]] = []
+        self._collected: list[Command] = []
+
+    def commands(self, messages: Iterable[int]) -> tuple[Command, ...]:
+        """Return the commands that put messages with these numbers into the broker."""
+        return tuple(chain.from_iterable(self._commands[number - 1] for number in messages))
+
+    def __enter__(self) -> PublishBatch:
+        self.channel.capture = self
+        self._batch.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.capture = None
+        self._batch.__exit__(_Discarded, _Discarded(), None)
+
+    # Calls of kombu, for which it is the session of a batch
+
+    def publish(self, message: Any, **options: Any) -> Any:
+        """Route a message and keep its commands; the arguments are kombu's."""
+        self._collected = []
+        result = self.channel.basic_publish(message, _publish_batch=self, **options)
+        self._commands.append(self._collected)
+        self.published += 1
+        return result
+
+    def add(self, name: str, key: str, *args: Any) -> None:
+        """Keep a command of the message that is being routed."""
+        command = (name.upper(), self.channel.global_keyprefix + key, *map(str, args))
+        self._collected.append(command)
+        self.size += sum(map(len, command))
+
+    def discard(self) -> None:
+        """Leave what was captured: nothing has been sent."""
+
+    close = discard
+
+
+class CapturingChannel:
+    """A mixin for kombu's channels to Redis: while a batch captures, it gets what the channel would send."""
+
+    capture: CapturedPublishBatch | None = None
+    #: Whether a connection of the channel has ended: the next one may lead to another server.
+    has_disconnected = False
+    global_keyprefix: str
+    basic_publish: Callable[..., Any]
+    conn_or_acquire: Callable[[], AbstractContextManager[Any]]
+
+    @property
+    def supports_batch_publish(self) -> bool:
+        """Whether messages may be kept until the flush; to capture them, it does not matter how clients retry."""
+        return self.capture is not None or super().supports_batch_publish  # type: ignore[misc]
+
+    def create_publish_batch(self, max_size: int) -> Any:
+        """Return the session of a batch, which keeps messages until the flush; the argument is kombu's."""
+        return self.capture or super().create_publish_batch(max_size)  # type: ignore[misc]
+
+    def store(self, name: str, seconds: int) -> int:
+        """Store a key for some seconds by a connection of this channel. Return the number of its database."""
+        with self.conn_or_acquire() as client:
+            client.set(name, "", ex=seconds)
+            self.has_disconnected = False
+            return int(client.connection_pool.connection_kwargs.get("db") or 0)
+
+    def put(self, commands: Iterable[Command]) -> None:
+        """Send captured commands by a connection of this channel, whose client adds the prefix to each key."""
+        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipeline:
+            for name, key, *args in commands:
+                pipeline.execute_command(name, key.removeprefix(self.global_keyprefix), *args)
+            pipeline.execute()
+
+    def _connparams(self, *args: Any, **options: Any) -> Any:
+        parameters, channel = super()._connparams(*args, **options), self  # type: ignore[misc]
+        connection_class: Any = parameters["connection_class"]
+
+        class Connection(connection_class):
+            def disconnect(self, *args: Any, **options: Any) -> None:
+                channel.has_disconnected = True
+                super().disconnect(*args, **options)
+
+        return {**parameters, "connection_class": Connection}
+
+
+@cache
+def with_capturing_channels(transport_class: Any) -> Any:
+    """Return a subclass of kombu's transport for Redis whose channels can capture messages.
+
+    It is the transport itself where that cannot be: before kombu 5.7, and where its channels send in ways of their own.
+    """
+    channel_class = transport_class.Channel
+    names = ("_put", "_put_fanout", "create_publish_batch")
+    if not all(getattr(channel_class, name, None) is getattr(kombu_redis.Channel, name, "") for name in names):
+        return transport_class
+    channel_class = type("CapturingChannel", (CapturingChannel, channel_class), {})
+    return type(transport_class.__name__, (transport_class,), {"Channel": channel_class})
+
+
 class DeclarationCache:
     """A mixin for kombu's ``Producer`` that declares each entity once for each channel."""
 
@@ -130,7 +258,7 @@ MIN_FLUSH_SECONDS = 1.0
 
 
 class MessageRefused(Exception):
-    """RabbitMQ refused a message, for example because its queue is full."""
+    """The broker refused a message, for example because its queue is full."""
 
 
 class ConfirmingChannel(pyamqp.Channel):

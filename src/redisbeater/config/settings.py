@@ -150,6 +150,14 @@ class Config:
         "Seconds to wait for an answer of the broker. After that the send has failed, and the run is sent later. Must "
         "be less than half of ``lock_timeout`` and of ``lease_timeout``; the default is at most a third of each.",
     )
+    one_commit: bool | None = _setting(
+        None,
+        values.optional(values.read_flag),
+        "True, False or None",
+        "Put the message of a run into the broker and its record into the schedule in one step, so that no fire time "
+        "is sent twice: possible where both are one Redis server, with kombu 5.7. None: where it is possible. True: "
+        "lead only where it is. False: never.",
+    )
     misfire_grace_time: float | None = _setting(
         None,
         values.optional(values.seconds(1)),

@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import NamedTuple, TypeVar
 
+from redisbeater.broker.publisher_confirms import Command
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.dispatch.job import BY_CODE, Job
@@ -53,6 +54,11 @@ class PlannedEntry(NamedTuple):
     def task(self) -> str:
         """The task's name."""
         return self.job.definition.task
+
+    @property
+    def is_catch_up(self) -> bool:
+        """Whether earlier runs of the same claim are confirmed."""
+        return bool(self.first or self.claimed.claim)
 
     def was_sent(self, run: RedisScheduleEntry) -> bool:
         """Return whether an earlier claim has sent a run, so that it is only committed."""
@@ -114,11 +120,19 @@ class Batch:
         """Record that the runs of an entry that have messages were published but are not confirmed yet."""
         self._in_flight.append(planned)
 
-    def confirm(self, is_accepted: Callable[[range], bool]) -> list[PlannedEntry]:
+    def confirm(
+        self,
+        is_accepted: Callable[[range], bool],
+        commands: Callable[[Iterable[int]], tuple[Command, ...]] | None = None,
+    ) -> list[PlannedEntry]:
         """Move jobs from in flight to done, as far as their messages were accepted, and return them.
 
         A job of which only the first runs were accepted is reduced to these. A job of which none was accepted stays in
         flight. The others catch up, unless something ended their publication early.
+
+        Arguments:
+            is_accepted: returns whether messages with these numbers are accepted.
+            commands: returns the commands of captured messages. Then a job catches up once it is committed.
         """
         in_flight, self._in_flight = self._in_flight, []
         confirmed = []
@@ -126,10 +140,15 @@ class Batch:
             accepted = len(list(takewhile(is_accepted, item.messages)))
             if accepted or not item.messages:
                 sent = item.first + accepted
-                job = self.done[item.job.claimed.key] = item.job.first_runs(sent, look_at=self._now)
-                confirmed.append(PlannedEntry(job, item.first))
-                if accepted == len(item.runs) and sent < len(item.job.plan.runs):
+                job = item.job.first_runs(sent, look_at=self._now)
+                has_more = accepted == len(item.runs) and sent < len(item.job.plan.runs)
+                if commands is not None:
+                    push = commands(chain.from_iterable(item.messages))
+                    job = job._replace(push=push, whole=item.job if has_more else None)
+                elif has_more:
                     self.catch_up.append(PlannedEntry(item.job, first=sent))
+                self.done[job.claimed.key] = job
+                confirmed.append(PlannedEntry(job, item.first))
             else:
                 self._in_flight.append(item)
         return confirmed
@@ -140,10 +159,17 @@ class Batch:
         Entries with earlier runs that are confirmed are not among them: those runs are committed, and the others become
         due again for the next claim.
         """
-        entries = [item.claimed for item in self._in_flight if not item.first]
+        for item in self._in_flight:
+            self.end_catch_up(item)
+        entries = [item.claimed for item in self._in_flight if not item.is_catch_up]
         self.unsent.extendleft(reversed(entries))
         self._in_flight.clear()
         return len(entries)
+
+    def end_catch_up(self, item: PlannedEntry) -> None:
+        """Give up the claim of an entry that is still claimed for further runs; they become due again."""
+        if item.claimed.claim:
+            self.done[item.claimed.key] = item.job.without_runs(look_at=self._now)
 
 
 #: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.

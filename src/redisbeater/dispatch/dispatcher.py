@@ -10,6 +10,7 @@ from typing import Any
 from celery.result import denied_join_result
 
 from redisbeater.broker.broker import Broker
+from redisbeater.broker.publisher_confirms import MessageRefused
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
@@ -17,7 +18,7 @@ from redisbeater.dispatch.batch import Batch, BrokenEntry, PlannedEntry, plan_ca
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.pace import Pace
-from redisbeater.dispatch.publication import Publication, Refusals
+from redisbeater.dispatch.publication import Publication, Refusal, Refusals, record_accepted
 from redisbeater.dispatch.resends import Resends, announce_recorded, facts_of_skip
 from redisbeater.dispatch.resources import Resources, SlowTasks
 from redisbeater.entry import RedisScheduleEntry
@@ -26,14 +27,19 @@ from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
-from redisbeater.store.claim import Commitment
-from redisbeater.store.failure import will_pass
+from redisbeater.store.claim import Commitment, CommitResult
+from redisbeater.store.failure import lacks_right, will_pass
+from redisbeater.store.schedule import Proof
 
 logger = get_logger(__name__)
 
 #: Entries in the first publish batch of a claim, so that the first run leaves at once, and the most in any later one.
 #: A publish batch itself costs as much as sending three runs.
 FIRST_PUBLISH_BATCH, LARGEST_PUBLISH_BATCH = 8, 128
+
+#: The longest message that the commit of its run puts into the broker. Redis ends the connection of who sends it more
+#: than 512 MB at once, and that is the connection to the schedule.
+LONGEST_PUSHED_CHARACTERS = 64_000_000
 
 #: How many runs one claim sends beyond the first run of each entry, and for how long. The rest becomes due again behind
 #: the entries that are due by then, so that none waits for others that catch up.
@@ -103,6 +109,10 @@ class ClaimDispatch:
         self._planned: list[PlannedEntry | BrokenEntry] = []
         #: How many slow tasks had been found when the entries were last sorted; -1: they never were.
         self._slow_tasks_found = -1
+        #: Whether a commit may have been executed, with its reply lost.
+        self._is_unsure = False
+        #: Jobs that were committed and have skipped fire times.
+        self._skipping: list[Job] = []
 
     # Publish, guarded by broker, lock and lease
 
@@ -190,7 +200,8 @@ class ClaimDispatch:
     def _publish_planned(self, planned: Sequence[PlannedEntry | BrokenEntry]) -> int:
         """Publish planned entries as one publish batch, and wait for its confirms. Return how many runs it had."""
         # denied_join_result: otherwise result backends subscribe to every task's result, some without a timeout.
-        with self._broker.publish_batch(one_by_one=self._batch.sends_one_by_one) as publish_batch, denied_join_result():
+        is_alone, broker = self._batch.sends_one_by_one, self._broker
+        with broker.publish_batch(one_by_one=is_alone, may_capture=True) as publish_batch, denied_join_result():
             parts = (self._batch, publish_batch, self._refusals, self._resources)
             publication = Publication(*parts, self._may_send, self.claim)
             try:
@@ -201,6 +212,9 @@ class ClaimDispatch:
             with self._refusals.put_back_without_redis(refusal.entries if refusal else []):
                 error = publication.flush()
         self._resources.pace.sent(publication.runs)
+        if publish_batch.is_captured:
+            with self._refusals.put_back_without_redis(refusal.entries if refusal else []):
+                self._commit()
         if error is not None:
             self._refusals.retry_one_by_one(error, refusal)
         elif refusal is not None:
@@ -218,6 +232,11 @@ class ClaimDispatch:
         try:
             self._batch.requeue_in_flight()
             self._commit()
+            while self._batch.catch_up:
+                self._batch.end_catch_up(self._batch.catch_up.popleft())
+            self._commit()
+            _log_skips(self._skipping)
+            self._skipping = []
             if self._batch.broken:
                 self._refusals.quarantine_broken()
             self._store.release(self.claim, list(self._batch.unsent))
@@ -231,24 +250,107 @@ class ClaimDispatch:
             )
 
     def _commit(self) -> None:
-        """Commit done jobs; where another program changed an entry meanwhile, rebase its job and commit again."""
+        """Commit done jobs, and with them the messages that were captured; commit again what could not be written."""
         while self._batch.done:
-            done = self._batch.done.values()
-            result = self._store.commit(self.claim, [_commitment(job) for job in done])
-            for name in result.fenced:
-                logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
-            changed = [job for job in done if job.claimed.name in result.changed]
-            unrecorded = {*result.changed, *result.refused}
-            recorded = [job for job in done if job.claimed.name not in unrecorded]
+            self._put([job for job in self._batch.done.values() if self._must_leave_before(job)])
+            done = list(self._batch.done.values())
+            result = self._commit_once(done)
+            self._batch.done = {}
+            self._put_rest(done, result)
             self._resources.refused_commits.log(result)
-            self._resources.counts.count_recorded(recorded)
-            self._resources.counts.count_fenced(len(result.fenced))
-            _log_skips(recorded)
-            if self._resources.context.config.track_runs:
-                self._follow_up(job for job in recorded if job.claimed.name not in result.fenced)
-            rebased = (job.rebased_on(*result.changed[job.claimed.name]) for job in changed)
-            self._batch.done = {job.claimed.key: job for job in rebased}
-            announce_recorded(recorded, self.claim, self._resources)
+            self._record([job for job in done if job.claimed.name not in result.unwritten], result)
+            self._batch.done.update(
+                (job.claimed.key, _rebased(job, *result.changed[job.claimed.name]))
+                for job in done
+                if job.claimed.name in result.changed
+            )
+            self._send_unproved([job for job in done if job.claimed.name in result.unproved])
+            self._reject([job for job in done if job.claimed.name in result.rejected], result)
+
+    def _commit_once(self, done: Sequence[Job]) -> CommitResult:
+        proof = Proof(*self._broker.proof()) if any(job.push for job in done) else None
+        commitments = [_commitment(job) for job in done]
+        try:
+            return self._store.commit(self.claim, commitments, proof=proof, is_retry=self._is_unsure)
+        except StoreError:
+            self._is_unsure = True
+            raise
+
+    def _record(self, written: Sequence[Job], result: CommitResult) -> None:
+        """Count and log jobs that were committed or fenced, and let those catch up whose claim was kept."""
+        counts, fenced = self._resources.counts, {*result.fenced}
+        for job in written:
+            name = job.claimed.name
+            if name in fenced and job.push is None:
+                logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
+            elif name in fenced:
+                logger.warning("entry %r was not sent: its lease has ended, or it was deleted", name)
+        recorded = [job for job in written if job.push is None or job.claimed.name not in fenced]
+        record_accepted((PlannedEntry(job) for job in recorded if job.push is not None), self.claim, self._resources)
+        counts.count_recorded(recorded)
+        counts.count_fenced(len(fenced))
+        self._skipping += (job for job in recorded if job.plan.skipped)
+        if self._resources.context.config.track_runs:
+            self._follow_up(job for job in recorded if job.claimed.name not in fenced)
+        kept = [job for job in recorded if job.claimed.name in result.kept]
+        self._batch.catch_up.extend(PlannedEntry(job.rest(result.kept[job.claimed.name])) for job in kept)
+        announce_recorded(recorded, self.claim, self._resources)
+
+    # Messages that the commit could not put into the broker
+
+    def _must_leave_before(self, job: Job) -> bool:
+        """Return whether the commit cannot put the messages of a job in: they are too long, or it lacks the right."""
+        closed = self._broker.one_step.closed_keys
+        return not self._broker.needs_one_step and any(
+            command[1] in closed or sum(map(len, command)) > LONGEST_PUSHED_CHARACTERS for command in job.push or ()
+        )
+
+    def _send_unproved(self, jobs: Sequence[Job]) -> None:
+        """Send what cannot leave with the commit, because the broker is another server by now."""
+        if self._broker.needs_one_step:
+            self._batch.done.update((job.claimed.key, job.without_runs()) for job in jobs)
+        else:
+            self._put(jobs)
+
+    def _put(self, jobs: Sequence[Job]) -> None:
+        """Send captured messages by the broker's own connection; their jobs are committed afterwards."""
+        if not jobs:
+            return
+        done = self._batch.done
+        try:
+            self._broker.put(command for job in jobs for command in job.push or ())
+        except Exception as exc:  # redis-py's errors; which messages have left is unknown
+            for job in jobs:
+                done.pop(job.claimed.key, None)
+                self._batch.mark_in_flight(PlannedEntry(job))
+            self._refusals.retry_one_by_one(exc, None)
+            return
+        record_accepted(map(PlannedEntry, jobs), self.claim, self._resources)
+        done.update((job.claimed.key, job._replace(push=None)) for job in jobs)
+
+    def _put_rest(self, jobs: Sequence[Job], result: CommitResult) -> None:
+        """Send the other messages of runs of which only the first came through, by the broker's own connection."""
+        for job in jobs:
+            if (done := result.begun.get(job.claimed.name)) is not None:
+                try:
+                    self._broker.put((job.push or ())[done:])
+                except Exception as exc:  # redis-py's errors; the run counts, since its first message has left
+                    result.reduced[job.claimed.name] = StoreError(f"a message of it: {exc}")
+
+    def _reject(self, jobs: Sequence[Job], result: CommitResult) -> None:
+        """Send by another way what the user of the schedule may not put in; release what the broker has refused."""
+        can_put = not self._broker.needs_one_step
+        closed = [job for job in jobs if can_put and lacks_right(StoreError(result.rejected[job.claimed.name]))]
+        self._broker.one_step.closed_keys.update((job.push or ())[0][1] for job in closed)
+        self._put(closed)
+        for job in jobs:
+            if job in closed:
+                continue
+            if job.claimed.claim:
+                self._batch.end_catch_up(PlannedEntry(job))
+            else:
+                error = MessageRefused(result.rejected[job.claimed.name])
+                self._refusals.release_refused(Refusal(error=error, entry=job.claimed))
 
     def _follow_up(self, jobs: Iterable[Job]) -> None:
         """Log entries that were disabled after failures, and keep which runs are to be asked to stop."""
@@ -259,6 +361,13 @@ class ClaimDispatch:
                 logger.error(
                     "entry %r failed %d times in a row, disabled it; repair its task, then enable it", name, failures
                 )
+
+
+def _rebased(job: Job, definition: str, meta: str, recorded_run: str) -> Job:
+    """Return a job on top of an edit. If its messages are captured, and would be others by now, nothing is sent."""
+    if job.push is not None and not job.sends_alike(definition):
+        job = job.without_runs()
+    return job.rebased_on(definition, meta, recorded_run)
 
 
 def _commitment(job: Job) -> Commitment:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from celery import Celery
 
+from redisbeater.broker.publisher_confirms import Command
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
@@ -55,6 +56,10 @@ class Tracking:
     def id(self, name: str, fire_time: datetime) -> str:
         """Return the id of the run of an entry at a fire time."""
         return self.ids.get(fire_time) or task_id(self.schedule_id, name, fire_time)
+
+
+#: The fields of a definition that decide whether a message leaves, and which one.
+DECIDES_MESSAGE = ("task", "args", "kwargs", "options", "enabled")
 
 
 class EarlierRuns:
@@ -151,6 +156,10 @@ class Job(NamedTuple):
     tracking: Tracking | None = None
     #: The definition by which its runs were sent, where another program has changed it since.
     sent_as: Definition | None = None
+    #: The commands that put its messages into the broker, with the commit; None: they have left already.
+    push: tuple[Command, ...] | None = None
+    #: The whole job, where more of its runs follow under the same claim.
+    whole: Job | None = None
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
@@ -236,6 +245,39 @@ class Job(NamedTuple):
         plan = self.plan.first_runs(count)
         return self._replace(plan=plan._replace(next=plan.next._replace(look_at=look_at)))
 
+    def without_runs(self, *, look_at: datetime | None = None) -> Job:
+        """Return the job with nothing sent: its entry becomes due again with the same fire time."""
+        plan = Plan(next=Score(fire_time=self.claimed.fire_time, look_at=look_at))
+        return self._replace(plan=plan, push=(), whole=None)
+
+    def rest(self, claim: str) -> Job:
+        """Return the job of the runs that follow, once the commit of this one has kept the claim as ``claim``."""
+        whole, meta = self.whole or self, self._meta_after()
+        skipped = tuple(skip for skip in whole.plan.skipped if skip not in self.plan.skipped)
+        claimed = self.claimed._replace(
+            claim=claim,
+            seen=claim.rpartition(" ")[2],
+            meta=meta.to_text(),
+            recorded_run=meta.recorded_run,
+            skipped=self._skipped_text(),
+            fire_time=self.plan.next.fire_time or self.claimed.fire_time,
+            is_due_now=False,
+        )
+        plan = whole.plan._replace(runs=whole.plan.runs[len(self.plan.runs) :], skipped=skipped)
+        return whole._replace(claimed=claimed, meta=meta, plan=plan)
+
+    def _skipped_text(self) -> str:
+        return add_skips(self.claimed.skipped, self.plan.skipped) if self.plan.skipped else self.claimed.skipped
+
+    def sends_alike(self, definition: str) -> bool:
+        """Return whether another definition would send the same messages."""
+        try:
+            theirs, _ = self.context.reader.read(self.claimed.name, definition)
+        except InvalidEntry:  # the next claim reports it
+            return False
+        ours = self.sent_as or self.definition
+        return all(getattr(theirs, field) == getattr(ours, field) for field in DECIDES_MESSAGE)
+
     def commitment(self) -> Commitment:
         """Return the commitment to make once all runs of the job are sent."""
         plan, meta, gives_up = self.plan, self._meta_after(), self.gives_up
@@ -247,10 +289,12 @@ class Job(NamedTuple):
             meta="" if meta is self.meta else meta.to_text(),
             recorded_run="" if meta is self.meta else meta.recorded_run,
             definition=self._disabled() if ending is OnFinish.DISABLE or gives_up else "",
-            skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
+            skipped=self._skipped_text() if plan.skipped else "",
             log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or gives_up else (),
             runs=() if tracking is None else self._new_runs(tracking),
             skipped_count=0 if tracking is None else sum(skip.count for skip in plan.skipped),
+            push=self.push or (),
+            keeps_claim=self.whole is not None,
         )
 
     @property
@@ -302,7 +346,8 @@ class Job(NamedTuple):
     def bare_commitment(self) -> Commitment:
         """Return a commitment that sets the next score alone, for a job whose :meth:`commitment` cannot be computed."""
         is_deleted = self.plan.next.is_finished and self.definition.on_finish is OnFinish.DELETE
-        return Commitment(entry=self.claimed, next=None if is_deleted else self.plan.next)
+        score = None if is_deleted else self.plan.next
+        return Commitment(entry=self.claimed, next=score, push=self.push or (), keeps_claim=self.whole is not None)
 
     def _meta_after(self) -> Meta:
         """Return the meta to store; the stored one itself when nothing changes."""
@@ -336,9 +381,10 @@ class Job(NamedTuple):
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
         rebased = self._replace(
-            claimed=self.claimed._replace(definition=definition, meta=meta, recorded_run=recorded_run),
+            claimed=self.claimed._replace(definition=definition, meta=meta, recorded_run=recorded_run, seen=""),
             meta=theirs._replace(total_run_count=count),
             keeps_last_run=keeps_last_run,
+            whole=None,
         )
         return rebased._replanned(definition)
 

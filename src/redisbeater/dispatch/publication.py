@@ -156,6 +156,10 @@ def _log_quarantined(broken: list[BrokenEntry]) -> None:
     )
 
 
+#: Bytes of captured messages after which a publish batch ends: the script that puts them in keeps the server busy.
+MOST_CAPTURED_BYTES = 4_000_000
+
+
 class Publication:
     """The planned entries of one publish batch: publishes them, then confirms those that the broker has accepted.
 
@@ -176,12 +180,11 @@ class Publication:
         claim: Claim,
     ) -> None:
         self._claim = claim
-        self._counts = resources.counts
+        self._resources = resources
         self._batch = batch
         self._publish_batch = publish_batch
         self._refusals = refusals
         self._send = resources.send
-        self._failures, self._acceptance = resources.failures, resources.broker.acceptance
         self._failing, self._slow_tasks = resources.failures.failing, resources.slow_tasks
         self._may_send = may_send
         #: How many runs were published.
@@ -203,7 +206,8 @@ class Publication:
                 self._slow_tasks.record(planned.task, (ended_at - began_at) / len(planned.runs))
             if not self._publish_batch.needs_flush:
                 self._confirm()
-            if refusal is not None or is_alone or ended_at >= deadline:
+            is_full = self._publish_batch.size >= MOST_CAPTURED_BYTES
+            if refusal is not None or is_alone or is_full or ended_at >= deadline:
                 return refusal
         return None
 
@@ -222,14 +226,16 @@ class Publication:
             self._batch.pop_next()
             self._batch.broken.append(planned)
             return None
-        if planned.first:
+        if planned.is_catch_up:
             self._batch.catch_up.popleft()
         else:
             self._batch.pop_next()
         messages, error = self._publish_runs(planned)
-        if messages or not (planned.runs or planned.first):
+        if messages or not (planned.runs or planned.is_catch_up):
             self._batch.mark_in_flight(PlannedEntry(planned.job, planned.first, planned.runs, messages))
-        return None if error is None else Refusal(error=error, entry=None if planned.first else planned.claimed)
+        else:
+            self._batch.end_catch_up(planned)
+        return None if error is None else Refusal(error=error, entry=None if planned.is_catch_up else planned.claimed)
 
     def _publish_runs(self, planned: PlannedEntry) -> tuple[list[range], Exception | None]:
         """Publish runs in order. Return the message numbers of each, and the error that ended it early, if any."""
@@ -277,11 +283,19 @@ class Publication:
             self._refusals.release_with_backoff(self._batch.pop_next(), "lock or lease ran out before it was sent")
 
     def _confirm(self) -> None:
-        sent = [item for item in self._batch.confirm(self._publish_batch.has_accepted) if item.job.plan.runs]
-        for item in sent:
-            if item.claimed.name in self._failing:
-                self._failures.succeeded(item.claimed.name)
-        if sent:
-            self._acceptance.accepted()
-            due_times = [due for item in sent for due in item.job.due_times(item.first)]
-            self._counts.count_accepted(self._claim.server_time(host_seconds()), due_times)
+        if self._publish_batch.is_captured:  # the broker gets them with the commit
+            self._batch.confirm(self._publish_batch.has_accepted, self._publish_batch.commands)
+        else:
+            record_accepted(self._batch.confirm(self._publish_batch.has_accepted), self._claim, self._resources)
+
+
+def record_accepted(confirmed: Iterable[PlannedEntry], claim: Claim, resources: Resources) -> None:
+    """Record that the broker has accepted the runs of entries."""
+    sent, failures = [item for item in confirmed if item.job.plan.runs], resources.failures
+    for item in sent:
+        if item.claimed.name in failures.failing:
+            failures.succeeded(item.claimed.name)
+    if sent:
+        resources.broker.acceptance.accepted()
+        due_times = [due for item in sent for due in item.job.due_times(item.first)]
+        resources.counts.count_accepted(claim.server_time(host_seconds()), due_times)

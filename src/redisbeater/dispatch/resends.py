@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.result import denied_join_result
 
+from redisbeater.broker.publisher_confirms import Command, MessageRefused
 from redisbeater.clock import host_seconds
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.job import Job
@@ -25,6 +27,7 @@ from redisbeater.sending.run import cancel, renewed_expiry, run_again
 from redisbeater.signals import run_dispatched, run_skipped
 from redisbeater.store import Claim
 from redisbeater.store.failure import lacks_right, will_pass
+from redisbeater.store.schedule import Proof
 
 logger = get_logger(__name__)
 
@@ -62,6 +65,22 @@ def _announce_runs(job: Job, claim: Claim, resources: Resources) -> None:
 MOST_RUNS = 100
 
 
+class Resend(NamedTuple):
+    """A run that is sent from its record.
+
+    Attributes:
+        run: the run, as it is to be recorded.
+        again: the entry as which it is sent.
+        taken: by what it was taken.
+        push: the commands that put its messages into the broker, with the record; None: they have left.
+    """
+
+    run: Run
+    again: RedisScheduleEntry
+    taken: str
+    push: tuple[Command, ...] | None
+
+
 class Resends:
     """Sends runs from their records, with the ids that they have.
 
@@ -71,8 +90,12 @@ class Resends:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._redis = resources.context.redis
-        #: Runs that were sent, as they are to be recorded, and the entries as which they were sent.
-        self._sent: list[tuple[Run, RedisScheduleEntry]] = []
+        #: Runs that were sent, or are to be sent with their record.
+        self._sent: list[Resend] = []
+        #: By what the runs of this pass were taken.
+        self._taken = ""
+        #: Whether a commit of theirs may have been executed, with its reply lost.
+        self._is_unsure = False
 
     def step(self, claim: Claim, token: str) -> None:
         """Ask runs to stop that are in the way of others, and send those whose time has come.
@@ -91,16 +114,16 @@ class Resends:
 
     def _send_ready(self, claim: Claim, token: str) -> None:
         try:
-            taken = self._redis.runs.take(token=token, limit=MOST_RUNS)
+            self._taken = uuid.uuid4().hex
+            taken = self._redis.runs.take(token=token, limit=MOST_RUNS, taken=self._taken)
         except LockNotOwnedError:  # the next pass notices it, too
             return
         try:
             for run in taken:
                 with deferred_signals():
-                    again = self._send(run, claim.now) if self._may_send() else None
-                    if again is not None:
-                        expires = option_instant(again.options.get("expires"), claim.now)
-                        self._sent.append((replace(run, expires=expires), again))
+                    resend = self._send(run, claim.now) if self._may_send() else None
+                    if resend is not None:
+                        self._sent.append(resend)
         except BaseException:  # the end of beat, or Redis fails: what has left is recorded
             with suppress(Exception):
                 self._record(claim)
@@ -112,17 +135,49 @@ class Resends:
         if not self._sent:
             return
         sent, self._sent = self._sent, []
+        messages = {each.run.id: (each.taken, each.push) for each in sent if each.push}
+        proof = Proof(*self._resources.broker.proof()) if messages else None
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
-                self._redis.commit(claim, (), [run for run, _ in sent])
+                runs = [each.run for each in sent]
+                result = self._redis.commit(claim, (), runs, messages=messages, proof=proof, is_retry=self._is_unsure)
         except StoreError as exc:
+            self._is_unsure = True
             if will_pass(exc) or lacks_right(exc):
                 self._sent = sent
             raise
-        for run, again in sent:
+        self._is_unsure = False
+        for run, again, _, push in sent:
+            if run.id in result.unsent:
+                continue
+            if push is not None:
+                _log_sent(run)
             self._resources.counts.count_resent(run.task)
             if run_dispatched.receivers:
                 announce_run(again, "resend", claim)
+        self._put(claim, [each for each in sent if each.run.id in result.unsent], result.unsent)
+
+    def _put(self, claim: Claim, resends: Sequence[Resend], why: Mapping[str, Mapping[str, Any]]) -> None:
+        """Send by the broker's own connection what its script could not put in, and record that."""
+        for each in resends:
+            if "gone" in why[each.run.id]:
+                continue
+            try:
+                if self._resources.broker.needs_one_step:
+                    raise MessageRefused(why[each.run.id].get("rejected", self._resources.broker.one_step.why))
+                self._resources.broker.put(each.push or ())
+            except Exception as exc:  # redis-py's errors
+                self._failed(each.run, exc)
+                continue
+            _log_sent(each.run)
+            self._sent.append(each._replace(push=None))
+        if self._sent:
+            self._record(claim)
+
+    def _failed(self, run: Run, error: Exception) -> None:
+        logger.error("entry %r: run %s cannot be sent, trying again: %s", run.name, run.id, shown(error))
+        if not self._resources.broker.is_reachable():
+            self._resources.broker.mark_unavailable(error)
 
     def _cancel(self, run_id: str) -> None:
         context, broker = self._resources.context, self._resources.broker
@@ -134,23 +189,23 @@ class Resends:
     def _may_send(self) -> bool:
         return self._resources.broker.is_ready() and self._resources.renew_lock()
 
-    def _send(self, run: Run, now: datetime) -> RedisScheduleEntry | None:
-        """Send a run, and return its entry, or None if the broker has not accepted it."""
+    def _send(self, run: Run, now: datetime) -> Resend | None:
+        """Send a run, or capture its messages, and return it; or None if the broker has not accepted it."""
         try:
             again = self._rebuilt(run, now)
         except InvalidEntry as exc:
             logger.error("entry %r: run %s cannot be sent again, its record is damaged: %s", run.name, run.id, exc)
             self._redis.runs.withdraw(run.id, error=shown(exc))
             return None
-        error = self._publish(again)
-        if error is None:
-            what = "buffered run" if run.state is State.BUFFERED else f"lost run, attempt {run.attempt},"
-            logger.info("entry %r: sent %s %s", run.name, what, run.id)
-            return again
-        logger.error("entry %r: run %s cannot be sent, trying again: %s", run.name, run.id, shown(error))
-        if not self._resources.broker.is_reachable():
-            self._resources.broker.mark_unavailable(error)
-        return None
+        try:
+            push = self._publish(again)
+        except Exception as exc:  # kombu's errors, and those of an instrument around it
+            self._failed(run, exc)
+            return None
+        if push is None:
+            _log_sent(run)
+        expires = option_instant(again.options.get("expires"), now)
+        return Resend(replace(run, expires=expires), again, self._taken, push)
 
     def _rebuilt(self, run: Run, now: datetime) -> RedisScheduleEntry:
         """Return a run as its record has it, with a renewed expiry."""
@@ -162,13 +217,17 @@ class Resends:
         again.options.update(renewed_expiry(again.options.get("expires"), run, now))
         return again
 
-    def _publish(self, run: RedisScheduleEntry) -> Exception | None:
-        """Send a run and wait until the broker has accepted it. Return why it was not, or None."""
-        try:
-            with self._resources.broker.publish_batch(one_by_one=True) as batch, denied_join_result():
-                error = self._resources.send(run)
-                if error is None:
-                    batch.flush()
-        except Exception as exc:  # kombu's errors, and those of an instrument around it
-            return exc
-        return error
+    def _publish(self, run: RedisScheduleEntry) -> tuple[Command, ...] | None:
+        """Send a run and wait until the broker has accepted it; or return the commands that will send it."""
+        broker = self._resources.broker
+        with broker.publish_batch(one_by_one=True, may_capture=True) as batch, denied_join_result():
+            error = self._resources.send(run)
+            if error is not None:
+                raise error
+            batch.flush()
+            return batch.commands(range(1, batch.published + 1)) if batch.is_captured else None
+
+
+def _log_sent(run: Run) -> None:
+    what = "buffered run" if run.state is State.BUFFERED else f"lost run, attempt {run.attempt},"
+    logger.info("entry %r: sent %s %s", run.name, what, run.id)

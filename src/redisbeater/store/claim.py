@@ -45,6 +45,10 @@ class ClaimedEntry(NamedTuple):
     active: tuple[str, ...] = ()
     #: Whether another claim took it and never committed it: that claim may have sent its run.
     is_abandoned: bool = False
+    #: What it is claimed by since a commit of its first runs, which has kept the claim; empty: the claim's id.
+    claim: str = ""
+    #: The digest of what is stored, where that commit has told it; empty: it follows from the texts.
+    seen: str = ""
 
     @classmethod
     def from_reply(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
@@ -157,43 +161,97 @@ class Commitment(NamedTuple):
     runs: Sequence[NewRun] = ()
     #: How many fire times were skipped now, to be counted.
     skipped_count: int = 0
+    #: The commands that put the messages of its runs into the broker, in the same step; none where they have left.
+    push: Sequence[tuple[str, ...]] = ()
+    #: Whether more of its runs follow at once: it stays claimed.
+    keeps_claim: bool = False
 
     def essentials(self) -> Commitment:
         """Return the commitment of the next score and meta alone, without log and records of runs."""
         return self._replace(log=(), runs=(), skipped_count=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class CommitResult:
     """The entries that were not committed, or not in full.
 
     ``fenced`` has the names whose claim was no longer ours. ``changed`` has the entries that others changed since the
     claim, by name: definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused
     while it took others, and why; ``reduced`` those of which it took no log and no records of runs.
+
+    Of those with messages, the broker has ``rejected`` some, and says why; ``unproved`` are those that cannot be put
+    into it with the commit, because it seems to be another server. Of those that are ``begun`` the first commands came
+    through, and how many. ``kept`` are claimed by something else from now on.
     """
 
     fenced: list[str]
     changed: dict[str, tuple[str, str, str]]
     refused: dict[str, StoreError] = field(default_factory=dict)
     reduced: dict[str, StoreError] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    unproved: set[str] = field(default_factory=set)
+    kept: dict[str, str] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
+    #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in.
+    unsent: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def unwritten(self) -> set[str]:
+        """The names of those of which nothing was written, although they are claimed."""
+        return {*self.changed, *self.refused, *self.rejected, *self.unproved}
 
     def add(self, commitments: Sequence[Commitment], reply: Mapping[str, Any]) -> None:
-        """Add the reply of the commit script: the places of those commitments that were not written."""
+        """Add the reply of the commit script: the places of those commitments that were not written, or in part."""
         for place, stored in reply.items():
+            if place == "resent":
+                self.unsent = stored
+            if place in ("resent", "unproved"):
+                continue
             name = commitments[int(place)].entry.name
+            if "reduced" in stored:
+                self.reduced[name] = StoreError(stored["reduced"])
+            if "done" in stored:
+                self.begun[name] = stored["done"]
+            if "kept" in stored:
+                self.kept[name] = stored["kept"]
             if "fenced" in stored:
                 self.fenced.append(name)
-            else:
+            elif "rejected" in stored:
+                self.rejected[name] = stored["rejected"]
+            elif "unproved" in stored:
+                self.unproved.add(name)
+            elif not stored.keys() & {"reduced", "done", "kept"}:
                 definition, meta = stored.get("definition", ""), stored.get("meta", "")
                 self.changed[name] = definition, meta, stored.get("recorded_run", "")
+
+
+#: By what a run was taken, and the commands that put its message into the broker.
+Messages = tuple[str, Sequence[tuple[str, ...]]]
+
+#: The place of the first argument of the commit script that belongs to a message.
+FIRST_OF_MESSAGES = 11
 
 
 def as_json(commitments: Sequence[Commitment]) -> str:
     """Return the argument of the commit script: one text costs less than many small ones.
 
-    Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
+    Characters are not escaped: JSON has no escape for a byte that is not UTF-8. Messages are arguments of their own.
     """
-    return json.dumps([_outcome(item) for item in commitments], ensure_ascii=False)
+    place, outcomes = FIRST_OF_MESSAGES, []
+    for item in commitments:
+        outcomes.append(outcome := _outcome(item))
+        if item.push:
+            outcome["push"], place = places_of(item.push, place)
+    return json.dumps(outcomes, ensure_ascii=False)
+
+
+def places_of(commands: Sequence[tuple[str, ...]], place: int) -> tuple[list[tuple[int, int]], int]:
+    """Return which arguments of the commit script are those of each command, from a place on; and the next place."""
+    places = []
+    for command in commands:
+        places.append((place, place + len(command) - 1))
+        place += len(command)
+    return places, place
 
 
 def pages_by_runs(commitments: Sequence[Commitment]) -> Iterator[Sequence[Commitment]]:
@@ -211,7 +269,9 @@ def _outcome(item: Commitment) -> dict[str, Any]:
     entry, score = item.entry, item.next
     fields: dict[str, Any] = {
         "name": entry.name,
-        "seen": digest(entry.definition, entry.meta, entry.recorded_run),
+        "seen": entry.seen or digest(entry.definition, entry.meta, entry.recorded_run),
+        "claim": entry.claim,
+        "keep": item.keeps_claim,
         "score": score.to_text() if score else "",
         "meta": item.meta,
         "recorded_run": item.recorded_run,

@@ -92,7 +92,8 @@ def load_script(name: str, *, with_runs: bool = False, absent: str = "") -> Scri
             key that neither node has, Redis answers TRYAGAIN until all keys are on one node.
     """
     folder = resources.files("redisbeater.store").joinpath("lua")
-    parts = ["prelude", *_parts_of_runs(name, with_runs=with_runs), name]
+    own = ["with_commit"] if name == "commit" else []
+    parts = ["prelude", *own, *_parts_of_runs(name, with_runs=with_runs), name]
     texts = (
         _STATES if part == "states" else folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts
     )
@@ -202,6 +203,11 @@ class Connection:
             return self._attempts(self._once, operation)
         except CLIENT_ERRORS as exc:
             raise wrapped(exc) from exc
+
+    @property
+    def database(self) -> int:
+        """The number of the database that the client uses, of one server or of the master behind Sentinels."""
+        return int(self._client.get().connection_pool.connection_kwargs.get("db") or 0)
 
     def subscribe(self, *channels: str) -> Any:
         """Subscribe to channels on one separate connection and return redis-py's subscription; do not retry.

@@ -153,8 +153,8 @@ _FULL = re.compile(r"\b(OOM|OutOfMemoryError|MISCONF)\b")
 #: Refusals of a server that takes changes elsewhere, or with more replicas.
 _READ_ONLY = re.compile(r"\b(READONLY|ReadOnlyError|NOREPLICAS)\b")
 
-#: Refusals of a command within a script, for a right that is missing, by several versions of Redis.
-_NO_COMMAND = re.compile(r"can't run this command|ACL failure in script|NOPERM|NoPermissionError")
+#: Refusals of a command or a key within a script, for a right that is missing, by several versions of Redis.
+_NO_COMMAND = re.compile(r"can't (?:run this command|access )|ACL failure in script|NOPERM|NoPermissionError")
 
 #: Refusals of whatever is asked: the user, or the right to run scripts. Within a script only one command is refused.
 _NO_RIGHTS = re.compile(r"^(?!.*user_script).*\b(NOAUTH|WRONGPASS|NOPERM|Auth\w+Error|NoPermissionError)\b", re.DOTALL)
@@ -168,7 +168,7 @@ class NothingRecorded(StoreError):
 
 
 def lacks_right(error: StoreError) -> bool:
-    """Return whether Redis refuses a command because the user has no right to it."""
+    """Return whether Redis refuses a command because the user has no right to it, or to its key."""
     return bool(_NO_COMMAND.search(str(error)))
 
 

@@ -45,6 +45,7 @@ from redisbeater.model.run import (
     read_count,
     stored_time,
 )
+from redisbeater.store.claim import FIRST_OF_MESSAGES, Messages, places_of
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
@@ -334,7 +335,7 @@ class RunStore:
         word: str = self._connection.run("runs/lose", keys, terms)
         return word
 
-    def take(self, *, token: str, limit: int = 100) -> list[Run]:
+    def take(self, *, token: str, limit: int = 100, taken: str = "1") -> list[Run]:
         """Take runs that beat is to send now, for a lease, the oldest first, with their payloads.
 
         A buffered one, and a lost one that was sent alone, is left for 5 seconds while another run of its entry is
@@ -343,12 +344,14 @@ class RunStore:
         Arguments:
             token: what the lock must hold; empty: there is no lock.
             limit: number of runs.
+            taken: by what they are taken, an id that no other call has: their messages are put into the broker with
+                the commit while it stands.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
         """
         keys = [self._keys.resend, self._keys.lock, self._keys.pause]
-        terms = [self._keys.prefix, token, str(self._config.lease_timeout), str(limit), *self._bounds]
+        terms = [self._keys.prefix, token, str(self._config.lease_timeout), str(limit), *self._bounds, taken]
         word, reply = self._connection.run("runs/take", keys, terms)
         if word == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
@@ -393,15 +396,19 @@ class RunStore:
         """The last argument of a claim; none where runs are not tracked."""
         return ["1"] if self._config.track_runs else []
 
-    def commit_terms(self, resent: Sequence[Run]) -> list[str]:
-        """Return the last argument of a commit."""
+    def commit_terms(self, resent: Sequence[Run], messages: Mapping[str, Messages]) -> str:
+        """Return the argument of a commit about runs; ``messages`` are those of runs that were resent, by run id."""
         sent: list[dict[str, Any]] = [
             {"id": run.id, "attempt": run.attempt, "countdown": _countdown(run)} for run in resent
         ]
+        place = FIRST_OF_MESSAGES
         for row, run in zip(sent, resent):
+            if run.id in messages:
+                row["taken"], commands = messages[run.id]
+                row["push"], place = places_of(commands, place)
             if run.expires:
                 row["expires"] = to_unix(run.expires)
-        return [_json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})]
+        return _json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})
 
     @property
     def edit_terms(self) -> list[str]:

@@ -25,6 +25,7 @@ import redis
 
 from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
+from redisbeater.config.urls import Topology
 from redisbeater.display import quoted
 from redisbeater.exceptions import (
     FormatTooNew,
@@ -36,7 +37,16 @@ from redisbeater.exceptions import (
 )
 from redisbeater.model.run import Run
 from redisbeater.store import keys as data_format
-from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry, Commitment, CommitResult, as_json, pages_by_runs
+from redisbeater.store.claim import (
+    TRUSTED_SHARE,
+    Claim,
+    ClaimedEntry,
+    Commitment,
+    CommitResult,
+    Messages,
+    as_json,
+    pages_by_runs,
+)
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
@@ -77,6 +87,34 @@ class Identity:
         return self._known
 
 
+class Proof(NamedTuple):
+    """A key that the broker's connection has just stored, and the number of its database.
+
+    A script of the schedule that finds it there knows that the broker is the same server.
+    """
+
+    key: str
+    database: int
+
+
+class CommitCall(NamedTuple):
+    """What is the same for all entries of a commit.
+
+    Attributes:
+        claim_id: the claim.
+        proof: the proof of the broker; None: nothing is put into it.
+        is_retry: whether the commit may have been executed before.
+        runs: the argument about runs; empty: they are not tracked.
+        pushed: the messages of runs that are resent.
+    """
+
+    claim_id: str
+    proof: Proof | None = None
+    is_retry: bool = False
+    runs: str = ""
+    pushed: Sequence[tuple[str, ...]] = ()
+
+
 class SchedulePage(NamedTuple):
     """A page of the entries of a schedule in the order in which they are to run.
 
@@ -110,6 +148,8 @@ KEEP_DELETED = 10_000
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
+
+NO_MESSAGES: Mapping[str, Messages] = {}
 
 #: How many claims without a reply are kept; more occur only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
@@ -219,68 +259,89 @@ class RedisSchedule:
                 outcomes = self._connection.run("remove_members", [self.keys.schedule, *keys], page)
                 yield from (member for member, outcome in zip(page, outcomes) if outcome == "REMOVED")
 
-    def commit(self, claim: Claim, commitments: Sequence[Commitment], resent: Sequence[Run] = ()) -> CommitResult:
+    def commit(
+        self,
+        claim: Claim,
+        commitments: Sequence[Commitment],
+        resent: Sequence[Run] = (),
+        *,
+        messages: Mapping[str, Messages] = NO_MESSAGES,
+        proof: Proof | None = None,
+        is_retry: bool = False,
+    ) -> CommitResult:
         """Record the outcome of claimed entries. The result names those of which something was not written.
 
         Arguments:
             claim: the claim.
             commitments: the outcomes.
             resent: runs that ``RunStore.take()`` returned and that were sent.
+            messages: by id, those that are put into the broker only now. There must be no commitments then.
+            proof: what shows that the broker is the same server, for commitments with messages.
+            is_retry: whether a commit of this claim may have been executed, with its reply lost.
 
         Raises:
             StoreError: Redis refuses all of them, or everything at this moment.
         """
         result = CommitResult(fenced=[], changed={})
+        pushed = tuple(command for _, commands in messages.values() for command in commands)
+        call = CommitCall(claim.id, proof, is_retry, pushed=pushed)
         if not self._config.track_runs:
             if commitments:
-                self._commit_page(claim, commitments, result, ())
+                self._commit_page(call, commitments, result)
         else:
             for page in pages_by_runs(commitments):
                 if page or resent:
-                    self._commit_page(claim, page, result, self.runs.commit_terms(resent))
+                    self._commit_page(call._replace(runs=self.runs.commit_terms(resent, messages)), page, result)
                 resent = ()
         if len(result.refused) == len(commitments) > 0:
             raise next(iter(result.refused.values()))
         return result
 
-    def _commit_page(self, claim: Claim, page: Sequence[Commitment], result: CommitResult, runs: Sequence[str]) -> None:
+    def _commit_page(self, call: CommitCall, page: Sequence[Commitment], result: CommitResult) -> None:
         """Commit one page; of an entry whose commit Redis refuses, only its essentials."""
-        is_retry = chain([""], repeat("1"))
+        is_retry = chain([call.is_retry], repeat(True))
 
         def write(items: Sequence[Commitment]) -> None:
+            this_call = call._replace(is_retry=next(is_retry))
             try:
-                self._commit(claim, items, result, next(is_retry), runs)
+                self._commit(this_call, items, result)
             except StoreError as exc:
                 if len(items) != 1 or will_pass(exc):
                     raise
-                self._commit_essentials(claim, items[0], result, exc)
+                self._commit_essentials(this_call, items[0], result, exc)
 
         result.refused.update((item.entry.name, error) for item, error in refused_alone(write, page))
 
-    def _commit_essentials(self, claim: Claim, item: Commitment, result: CommitResult, error: StoreError) -> None:
+    def _commit_essentials(self, call: CommitCall, item: Commitment, result: CommitResult, error: StoreError) -> None:
         try:
-            self._commit(claim, [item.essentials()], result, "1")
+            self._commit(call._replace(is_retry=True, runs=""), [item.essentials()], result)
         except StoreError as exc:
             if item.next is not None and lacks_right(exc):
                 raise NothingRecorded(exc) from exc
             raise
         result.reduced[item.entry.name] = error
 
-    def _commit(
-        self,
-        claim: Claim,
-        commitments: Sequence[Commitment],
-        result: CommitResult,
-        is_retry: str,
-        runs: Sequence[str] = (),
-    ) -> None:
-        """Commit entries with one script, and add to the result what was not written."""
-        keys = [*self._listing_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
-        args = [claim.id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
-        retry_args = [*args, "1", *runs]
-        terms = [*args, is_retry, *runs]
-        refused = self._connection.run("commit", keys, terms, retry_args=retry_args, with_runs=bool(runs))
-        result.add(commitments, json.loads(refused))
+    def _commit(self, call: CommitCall, commitments: Sequence[Commitment], result: CommitResult) -> dict[str, Any]:
+        """Commit entries with one script, add to the result what was not written, and return the reply."""
+        keys = [*self._listing_keys, self.keys.receipt(call.claim_id), *(item.entry.key for item in commitments)]
+        head = [call.claim_id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
+        tail = [call.runs]
+        if call.proof is not None:
+            commands = chain(call.pushed, *(item.push for item in commitments))
+            tail += [call.proof.key, str(call.proof.database), str(self._connection.database)]
+            tail += chain.from_iterable(commands)
+        args, retry_args = ([*head, word, *tail] for word in ("1" if call.is_retry else "", "1"))
+        text = self._connection.run("commit", keys, args, retry_args=retry_args, with_runs=bool(call.runs))
+        reply: dict[str, Any] = json.loads(text)
+        result.add(commitments, reply)
+        return reply
+
+    def why_apart(self, key: str, database: int) -> str:
+        """Return the reason why a commit cannot put messages into the broker, or an empty text if it can."""
+        if self._config.url.topology is Topology.CLUSTER:
+            return "the schedule is in a Redis Cluster"
+        reply = self._commit(CommitCall("", Proof(key, database)), (), CommitResult(fenced=[], changed={}))
+        return "the broker is another server" if "unproved" in reply else ""
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
         """Release claimed entries: they become due again after ``delay`` seconds with the same fire time.

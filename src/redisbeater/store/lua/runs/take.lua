@@ -14,10 +14,12 @@
 -- ARGV[4] limit      number of runs
 -- ARGV[5] most       bytes of the longest payload
 -- ARGV[6] enough     bytes of all payloads: then no other run is taken
+-- ARGV[7] taken      text: by what they are taken; who commits them with their messages has to know it
 -- Returns {'TAKEN', JSON {runs}}, for each its key and its fields, none while the schedule is paused; or {'FENCED',
 --      ''}: another beat holds the lock, or nobody, and nothing was taken
 local resend, lock, pause = KEYS[1], KEYS[2], KEYS[3]
 local prefix, token, lease, limit, most, enough = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local taken = ARGV[7]
 
 local runs, bytes = {}, 0
 
@@ -37,7 +39,7 @@ local function take(key)
   local is_single = run.state == 'BUFFERED' or run.alone == '1'
   if is_single and has_to_wait(key, run.name) then return redis.call('ZADD', resend, server_time(5), key) end
   redis.call('ZADD', resend, server_time(lease), key)
-  redis.call('HSET', key, 'taken', '1')
+  redis.call('HSET', key, 'taken', taken)
   run.key = key
   runs[#runs + 1] = run
   bytes = bytes + #(run.payload or '')

@@ -31,11 +31,20 @@ local function record_first_send(run)
   if exists(prefix, run.name) then count(prefix .. run.name, 'n.sent') end
 end
 
+-- Put the message of a run that was taken into the broker, if it is taken by nothing else since. Return why not; nil:
+-- it is there, or was before.
+local function put_resent(run, new, broker)
+  if ARGV[6] == '1' and not run.taken and run.attempt == new.attempt then return nil end
+  local is_ours = run.taken == new.taken and run.attempt == new.attempt
+  if not is_ours or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return {gone = true} end
+  local refusal = put(broker, new.push)
+  if not refusal then redis.call('HDEL', run.key, 'taken') end
+  return refusal
+end
+
 -- Record that a run that was taken has been sent, unless its worker was quicker or somebody has stopped it. If it was
 -- lost once more meanwhile, it stays listed: beat is to send the next attempt.
-local function record_resent(new)
-  local run = read_run(prefix .. ':run:' .. new.id)
-  if not run then return end
+local function record_resent(run, new)
   names[#names + 1] = run.name
   if not run.sent_at then record_first_send(run) end
   if run.attempt ~= new.attempt then return end
@@ -54,9 +63,18 @@ local function record_resent(new)
 end
 
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
-local function record_all_resent()
+local function record_all_resent(answers, broker)
   for _, new in ipairs(tracking.resent) do
-    record_resent(new)
+    local run = read_run(prefix .. ':run:' .. new.id)
+    local refusal = run and new.push and put_resent(run, new, broker)
+    if refusal then
+      answers.resent = answers.resent or {}
+      answers.resent[new.id] = refusal
+    elseif run and new.push then
+      problem_in(record_resent, run, new)
+    elseif run then
+      record_resent(run, new)
+    end
   end
   if sent > 0 then count(prefix .. ':totals', 'SENT', sent) end
   if #names > 0 then redis.call('PUBLISH', prefix .. ':events', cjson.encode({unpack(names, 1, 50)})) end

@@ -1,0 +1,61 @@
+-- How a commit puts messages into the broker, where that is this server. It stands in front of commit.lua.
+
+-- Ask for what follows a message: whatever is refused must be refused before the first one is put in, and before
+-- anything is written where the memory is full.
+local function need_room_and_rights(schedule, key)
+  redis.call('ZADD', schedule, 'XX', 0, '')
+  redis.call('DEL', key)
+  redis.call('HSET', key, '', '')
+  redis.call('DEL', key)
+end
+
+-- Return the answer of a function that is called in the database of the broker; nil: that database is closed to us.
+local function in_broker(broker, act, ...)
+  if broker.there == broker.here then return act(...) end
+  if redis.pcall('SELECT', broker.there).err then return nil end
+  local answer = act(...)
+  redis.call('SELECT', broker.here)
+  return answer
+end
+
+-- Execute the commands of messages; of each, the place of its first and of its last argument is given. Return how many
+-- came through, and why the next one did not: what was put in cannot be taken back.
+local function push(commands)
+  for i, place in ipairs(commands) do
+    local reply = redis.pcall(unpack(ARGV, place[1], place[2]))
+    if type(reply) == 'table' and reply.err then return {done = i - 1, problem = reply.err} end
+  end
+  return {done = #commands}
+end
+
+-- Put the messages of an entry or a run into the broker, if there are any. Return why none of them is there; nil: they
+-- are; where one is not, the second answer is how many commands came through before it.
+local function put(broker, commands)
+  if not commands then return nil end
+  if not broker.is_proved then return {unproved = true} end
+  local pushed = in_broker(broker, push, commands)
+  if pushed.done == 0 and pushed.problem then return {rejected = pushed.problem} end
+  return nil, pushed.problem and pushed.done
+end
+
+-- Return why a function raised; nil: it did not. Newer servers raise a table.
+local function problem_in(act, ...)
+  local is_done, problem = pcall(act, ...)
+  if is_done then return nil end
+  if type(problem) ~= 'table' then return tostring(problem) end
+  return string.format('%s user_script:%s', problem.err, problem.line or 1)
+end
+
+-- Store that the runs of an entry before a fire time are sent. Return what it is claimed by from now on: a call that
+-- is repeated is known by that.
+local function keep_claim(claim_id, key, fire_time)
+  local claim = claim_id .. ' ' .. digest(read(key, 'definition', 'meta', 'recorded_run'))
+  redis.call('HSET', key, 'claim', claim, 'fire_time', fire_time)
+  redis.call('HDEL', key, 'is_due_now')
+  return claim
+end
+
+-- Tell whether a commit of this claim has kept it.
+local function is_kept_by(claim_id, stored)
+  return string.sub(stored.claim or '', 1, #claim_id + 1) == claim_id .. ' '
+end

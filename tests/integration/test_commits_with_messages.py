@@ -1,0 +1,313 @@
+"""The commit script puts the messages of an entry into the broker: with its commit, once, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from due import save_due, stored
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server
+
+from redisbeater import ScheduleStore, StoreError
+from redisbeater.context import Context
+from redisbeater.dispatch.job import Job
+from redisbeater.store import Claim
+from redisbeater.store.claim import Commitment, CommitResult
+from redisbeater.store.schedule import Proof
+
+pytestmark = pytest.mark.one_server
+
+#: The broker's database, and a key that it holds.
+PROOF = Proof("proof", 1)
+
+MakeApp = Callable[..., Celery]
+
+
+@dataclass
+class Flight:
+    """The claimed entries of an app, each of which has one message in the commands of its commit."""
+
+    app: Celery
+    broker: redis.Redis
+    claim: Claim
+    jobs: dict[str, Job]
+
+    def commitment(self, name: str, *commands: tuple[str, ...], runs: int = 1, **changes: Any) -> Commitment:
+        job = self.jobs[name].first_runs(runs)
+        return job.commitment()._replace(push=commands or (("LPUSH", "q", name),), **changes)
+
+    def commit(self, *commitments: Commitment, proof: Proof = PROOF, is_retry: bool = False) -> CommitResult:
+        context = Context.of(self.app)
+        return context.redis.commit(self.claim, commitments, proof=proof, is_retry=is_retry)
+
+    @property
+    def messages(self) -> list[str]:
+        return self.broker.lrange("q", 0, -1)[::-1]
+
+
+@pytest.fixture
+def broker(server: Server) -> Iterator[redis.Redis]:
+    broker = server.client(PROOF.database)
+    broker.flushdb()
+    broker.set(PROOF.key, "")
+    yield broker
+    broker.flushdb()
+
+
+def mark_in_flight(app: Celery, broker: redis.Redis, *names: str, **fields: Any) -> Flight:
+    """Save entries that are due, and claim and plan them."""
+    for number, name in enumerate(names):
+        save_due(app, name, late=len(names) - number, every=86_400.0, **fields)
+    return claimed(app, broker)
+
+
+def claimed(app: Celery, broker: redis.Redis) -> Flight:
+    context = Context.of(app)
+    claim = context.redis.claim(token="", limit=100)
+    jobs = {each.name: Job.planned(each, claim.now, context, claim.schedule_id) for each in claim.entries}
+    return Flight(app, broker, claim, jobs)
+
+
+@pytest.mark.parametrize("is_tracking", [False, True], ids=["untracked", "tracked"])
+def test_messages_are_there_with_the_commit_in_the_order_of_the_entries(
+    make_app: MakeApp, broker: redis.Redis, is_tracking: bool
+) -> None:
+    app = make_app(redisbeater_track_runs=is_tracking)
+    flight = mark_in_flight(app, broker, "a", "b")
+
+    result = flight.commit(flight.commitment("a"), flight.commitment("b"))
+
+    assert result == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a", "b"]
+    assert [stored(app, name).total_run_count for name in "ab"] == [1, 1]
+
+
+def test_the_schedule_is_in_its_own_database_afterwards(app: Celery, broker: redis.Redis, client: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    flight.commit(flight.commitment("a"))
+
+    assert set(broker.keys()) == {"q", "proof"}
+    assert not client.exists("q")
+
+
+def test_nothing_is_written_of_an_entry_whose_message_is_refused(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a", "bad", "c")
+    broker.set("text", "")
+
+    result = flight.commit(
+        flight.commitment("a"), flight.commitment("bad", ("LPUSH", "text", "bad")), flight.commitment("c")
+    )
+
+    assert list(result.rejected) == ["bad"]
+    assert "WRONGTYPE" in result.rejected["bad"]
+    assert flight.messages == ["a", "c"]
+    assert [stored(app, name).total_run_count for name in ("a", "bad", "c")] == [1, 0, 1]
+    assert flight.commit(flight.commitment("bad")).rejected == {}
+
+
+def test_an_entry_counts_once_its_first_message_is_there(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    broker.set("text", "")
+
+    result = flight.commit(flight.commitment("a", ("LPUSH", "q", "1"), ("LPUSH", "text", "2"), ("LPUSH", "q", "3")))
+
+    assert flight.messages == ["1"]
+    assert result.begun == {"a": 1}
+    assert stored(app, "a").total_run_count == 1
+
+
+def test_nothing_is_put_into_a_server_without_the_proof(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    broker.delete(PROOF.key)
+
+    assert flight.commit(flight.commitment("a")).unproved == {"a"}
+
+    assert flight.messages == []
+    assert stored(app, "a").total_run_count == 0
+    assert Context.of(app).redis.why_apart(*PROOF) == "the broker is another server"
+    broker.set(PROOF.key, "")
+    assert Context.of(app).redis.why_apart(*PROOF) == ""
+
+
+def test_a_commit_that_is_repeated_puts_nothing_in_twice(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    first = flight.commitment("a")
+    flight.commit(first)
+    broker.delete(PROOF.key)  # it may have run out since
+
+    assert flight.commit(first, is_retry=True) == CommitResult(fenced=[], changed={})
+
+    assert flight.messages == ["a"]
+
+
+def test_a_commit_whose_reply_is_lost_puts_its_message_in_once(
+    make_app: MakeApp, broker: redis.Redis, server: Server
+) -> None:
+    with Proxy(server.port) as proxy:
+        url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        app = make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3})
+        flight = mark_in_flight(app, broker, "a", "b")
+        lost = proxy.lose_reply(b"LPUSH")
+
+        result = flight.commit(flight.commitment("a"), flight.commitment("b"))
+
+        assert lost.is_set()
+    assert result == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a", "b"]
+
+
+def test_a_fenced_entry_puts_nothing_in(app: Celery, broker: redis.Redis, client: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "taken", "deleted")
+    client.hset(Context.of(app).redis.keys.entry("taken"), "claim", "another")
+    ScheduleStore(app).delete("deleted")
+
+    result = flight.commit(flight.commitment("taken"), flight.commitment("deleted"))
+
+    assert sorted(result.fenced) == ["deleted", "taken"]
+    assert flight.messages == []
+
+
+def test_an_entry_that_is_edited_meanwhile_puts_nothing_in(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    ScheduleStore(app).update("a", args=[1])
+
+    assert list(flight.commit(flight.commitment("a")).changed) == ["a"]
+
+    assert flight.messages == []
+
+
+@pytest.mark.parametrize("command", ["ltrim", "lpush", "hincrby", "publish"])
+@pytest.mark.parametrize("is_tracking", [False, True], ids=["untracked", "tracked"])
+def test_a_right_that_is_missing_behind_the_message_costs_the_record_and_not_a_second_message(
+    make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, command: str, is_tracking: bool
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", "~*", "&*", "+@all")
+    try:
+        url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+        app = make_app(redisbeater_redis_url=url, redisbeater_track_runs=is_tracking)
+        save_due(app, "goes-on", every=86_400.0)
+        flight = mark_in_flight(app, broker, "ends", max_runs=1)  # its end is a line of its log
+        client.execute_command("ACL", "SETUSER", "beat", f"-{command}")
+
+        commitments = [flight.commitment(name, ("RPUSH", "q", name)) for name in ("ends", "goes-on")]
+        for is_retry in (False, True):
+            result = flight.commit(*commitments, is_retry=is_retry)
+            assert not result.unwritten
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert sorted(flight.messages) == ["ends", "goes-on"]
+
+
+@pytest.mark.parametrize("command", ["hset", "hdel", "zadd", "del", "zscore"])
+def test_without_a_right_that_the_claim_needs_no_message_is_put_in(
+    make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, command: str
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", "~*", "&*", "+@all")
+    try:
+        app = make_app(redisbeater_redis_url=f"redis://beat:secret@{LOOPBACK}:{server.port}/0")
+        flight = mark_in_flight(app, broker, "a")
+        client.execute_command("ACL", "SETUSER", "beat", f"-{command}")
+
+        with pytest.raises(StoreError):
+            flight.commit(flight.commitment("a"))
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert flight.messages == []
+
+
+def test_a_key_without_rights_is_refused_for_its_entry_alone(
+    make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, prefix: str
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", f"~{prefix}*", "~q", "~proof", "&*", "+@all")
+    try:
+        app = make_app(redisbeater_redis_url=f"redis://beat:secret@{LOOPBACK}:{server.port}/0")
+        flight = mark_in_flight(app, broker, "a", "b")
+
+        result = flight.commit(flight.commitment("a"), flight.commitment("b", ("LPUSH", "closed", "b")))
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert list(result.rejected) == ["b"]
+    assert flight.messages == ["a"]
+
+
+def test_a_full_memory_refuses_the_message_and_the_commit(
+    app: Celery, broker: redis.Redis, client: redis.Redis
+) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    before = client.config_get("maxmemory-policy")["maxmemory-policy"]
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StoreError, match=r"OOM|OutOfMemory"):
+            flight.commit(flight.commitment("a"))
+    finally:
+        client.config_set("maxmemory", 0)
+        client.config_set("maxmemory-policy", before)
+
+    assert flight.messages == []
+    assert flight.commit(flight.commitment("a")) == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a"]
+
+
+def test_a_message_of_ten_megabytes_is_put_in(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+
+    flight.commit(flight.commitment("a", ("LPUSH", "q", "x" * 10_000_000)))
+
+    assert [len(message) for message in flight.messages] == [10_000_000]
+
+
+# An entry with more runs stays claimed between its commits
+
+
+def test_an_entry_with_more_runs_stays_claimed_for_them(app: Celery, broker: redis.Redis, client: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    key, schedule = Context.of(app).redis.keys.entry("a"), Context.of(app).redis.keys.schedule
+    leased_until = client.zscore(schedule, key)
+    next_time = flight.jobs["a"].claimed.fire_time + timedelta(seconds=1)
+    first = flight.commitment("a", keeps_claim=True)
+    assert first.next is not None
+    first = first._replace(next=first.next._replace(fire_time=next_time, look_at=next_time))
+
+    result = flight.commit(first)
+
+    claim = result.kept["a"]
+    assert claim.startswith(f"{flight.claim.id} ")
+    assert client.hmget(key, "claim", "fire_time") == [claim, f"{next_time.timestamp():.6f}"]
+    assert client.zscore(schedule, key) == leased_until
+    # repeated, it puts nothing in, and says the same
+    assert flight.commit(first, is_retry=True).kept == {"a": claim}
+    assert flight.messages == ["a"]
+    # the next commit needs that claim, and an unchanged entry
+    assert flight.commit(flight.commitment("a")).fenced == ["a"]
+    entry = flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[1])
+    last = flight.commitment("a", ("LPUSH", "q", "second"))
+    last = last._replace(entry=entry)
+    assert flight.commit(last) == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a", "second"]
+    assert client.hget(key, "claim") is None
+    assert flight.commit(last, is_retry=True) == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a", "second"]
+
+
+def test_an_edit_between_two_commits_of_a_claim_is_noticed(app: Celery, broker: redis.Redis) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    first = flight.commitment("a", keeps_claim=True)
+    assert first.next is not None
+    first = first._replace(next=first.next._replace(look_at=first.next.fire_time))
+    claim = flight.commit(first).kept["a"]
+    ScheduleStore(app).update("a", args=[1])
+
+    last = flight.commitment("a")._replace(entry=flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[1]))
+
+    assert list(flight.commit(last).changed) == ["a"]
+    assert flight.messages == ["a"]
