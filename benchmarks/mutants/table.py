@@ -199,7 +199,7 @@ COMMIT = (
     Mutant(
         name="message-into-whatever-server",
         path="store/lua/with_commit.lua",
-        old="if not broker.is_proved then return {unproved = true} end",
+        old="if broker.why_apart then return {unproved = true} end",
         new="if false then return {unproved = true} end",
         harm="After a failover of the broker alone, messages go into the server of the schedule, where no worker is.",
         first=("integration/test_commits_with_messages.py",),

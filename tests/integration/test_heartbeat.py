@@ -101,7 +101,8 @@ def test_a_leader_writes_what_it_is_and_what_it_has_sent(
     assert (line["server"].split()[0] in ("redis", "valkey"), abs(line["clock_offset_ms"]) < 500) == (True, True)
     assert set(line) == {
         "host", "pid", "role", "since", "last_pass", "version", "celery", "python", "sent", "refused", "skipped",
-        "skipped_by", "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server",
+        "skipped_by", "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "delivery", "sent_apart",
+        "broker_away", "redis", "server",
         "clock_offset_ms", "application",
     }  # fmt: skip
 
@@ -326,6 +327,7 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
         "standby    web2:977 (seen 0.4 s ago)",
         "due now    1, oldest late 32 min (price feed)     since it leads: 1,212 sent, 34 refused, 3 skipped",
         "broker     redis, reachable     broken 0, not sent 0",
+        "runs       at least once",
         "paused     no",
     ]
 
@@ -355,7 +357,11 @@ def test_a_healthy_schedule_is_one_line(scheduler: RedisScheduler, app: Celery) 
 
     assert result.exit_code == 0
     name = Context.of(app).redis.leader().rpartition(":")[0]
-    assert re.fullmatch(rf"ok: leader {re.escape(name)}, last pass \d\.\d s ago, nothing late\n", result.stdout)
+    assert re.fullmatch(
+        rf"ok: leader {re.escape(name)}, last pass \d\.\d s ago, "
+        "runs at least once: the broker is another server, nothing late\n",
+        result.stdout,
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import kombu
@@ -12,6 +13,7 @@ import pytest
 import redis
 from celery import Celery, Task
 from celery.signals import before_task_publish
+from click.testing import CliRunner, Result
 from due import ago, save_due, stored
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server, running
@@ -19,7 +21,9 @@ from support.topologies import SERVICE, Sentinels, app_with
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
+from redisbeater.beat.heartbeat import PERIOD_SECONDS
 from redisbeater.broker import connection
+from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
 pytestmark = [
@@ -31,6 +35,7 @@ BROKER_DB = 1
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
+Pass = Callable[[float], None]
 
 
 @pytest.fixture
@@ -47,6 +52,10 @@ def app(make_app: MakeApp, broker: redis.Redis, server: Server) -> Celery:
 
 
 def anything(*args: Any) -> None: ...
+
+
+def run(app: Celery, *arguments: str) -> Result:
+    return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
 
 
 def arrived(broker: redis.Redis, queue: str = "celery") -> list[str]:
@@ -394,6 +403,62 @@ def test_the_first_line_of_a_leader_says_how_runs_leave(
         "at least once: the broker is another server",
         "at least once: redisbeater_one_commit is False",
     ]
+
+
+def test_status_health_and_lint_say_how_runs_leave_and_which_left_otherwise(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, server: Server, prefix: str, let_pass: Pass
+) -> None:
+    class Own(Task):
+        def apply_async(self, args: Any = None, kwargs: Any = None, producer: Any = None, **options: Any) -> Any:
+            with app.connection_for_write() as connection:
+                return super().apply_async(args, kwargs, connection=connection, producer=None, **options)
+
+    app.task(name="proj.own", base=Own, shared=False)(anything)
+    scheduler = make_scheduler(app)
+    said = []
+    for task in ("proj.work", "proj.own"):
+        save_due(app, task, task)
+        scheduler.tick()
+        let_pass(PERIOD_SECONDS)
+        scheduler.tick()
+        shown = [line for line in run(app, "status").stdout.splitlines() if line.startswith("runs ")]
+        findings = json.loads(run(app, "lint", "--json").stdout)
+        said.append((shown, [each["text"] for each in findings if each["rule"] == "not-in-one-step"]))
+
+    words = "enqueued in one step with the commit"
+    apart = f"{words}; 1 left before their commit: at least once"
+    [(first, nothing), (second, [finding])] = said
+    assert ([line.split(maxsplit=1)[1] for line in (*first, *second)], nothing) == ([words, apart], [])
+    assert finding.endswith(f": {apart}; such a run may be sent twice, with the same id")
+    assert f"runs {apart}" in run(app, "health").stdout
+
+
+def test_the_server_that_is_another_by_choice_is_no_finding(
+    make_app: MakeApp, make_scheduler: MakeScheduler, server: Server
+) -> None:
+    app = make_app(broker_url=server.url(BROKER_DB), redisbeater_one_commit=False)
+    make_scheduler(app).tick()
+
+    assert "not-in-one-step" not in run(app, "lint").stdout
+
+
+def test_a_right_that_is_missing_is_a_finding(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, server: Server, prefix: str, let_pass: Pass
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", f"~{prefix}*", "~celery", "&*", "+@all")
+    try:
+        url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+        app = make_app(redisbeater_redis_url=url, broker_url=server.url(BROKER_DB))
+        scheduler = make_scheduler(app)
+        scheduler.tick()
+        let_pass(PERIOD_SECONDS)
+        scheduler.tick()
+        found = run(app, "lint").stdout
+        scheduler.close()
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert "~redisbeater.proof.*" in next(line for line in found.splitlines() if "not-in-one-step" in line)
 
 
 def test_a_beat_that_must_send_in_one_step_does_not_lead_where_it_cannot(

@@ -207,5 +207,7 @@ class Heartbeat:
             "server": self.server,
             "clock_offset_ms": None if self._clock.offset is None else round(self._clock.offset * 1000, 3),
             "broker": self._broker.transport,
+            "delivery": self._broker.one_step.words,
+            "sent_apart": counts.sent_apart,
             "broker_away": round(self._broker.away_seconds, 3),
         }

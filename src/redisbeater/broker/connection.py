@@ -95,8 +95,9 @@ class Acceptance:
 PROOF_SECONDS, PROOF_KEPT_SECONDS = 10.0, 30
 
 #: What a beat says of the runs that it sends, and in front of the reason why it cannot say so.
-IN_ONE_STEP, AT_LEAST_ONCE = "enqueued in one step with the commit", "at least once"
-ANOTHER_SERVER = "the broker is another server"
+IN_ONE_STEP, AT_LEAST_ONCE = "enqueued in one step with the commit", "at least once: "
+#: Reasons that nothing is wrong with: there are such brokers, and people who want it so.
+ANOTHER_SERVER, SWITCHED_OFF = "the broker is another server", "redisbeater_one_commit is False"
 
 
 class OneStep:
@@ -117,7 +118,7 @@ class OneStep:
         #: The key, and the number of its database.
         self.proof = "", 0
         #: Why messages leave before the commit; empty: they do not.
-        self.why = "redisbeater_one_commit is False" if why_apart is None else "the broker was not reached yet"
+        self.why = SWITCHED_OFF if why_apart is None else "the broker was not reached yet"
         #: Keys of queues to which the user of the schedule has no right.
         self.closed_keys: set[str] = set()
 
@@ -129,7 +130,7 @@ class OneStep:
     @property
     def words(self) -> str:
         """What holds, and why."""
-        return f"{AT_LEAST_ONCE}: {self.why}" if self.why else IN_ONE_STEP
+        return f"{AT_LEAST_ONCE}{self.why}" if self.why else IN_ONE_STEP
 
     def holds(self, channel: Any) -> bool:
         """Return whether it can, as far as a proof of the last seconds says; a new connection needs another one."""

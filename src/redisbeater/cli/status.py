@@ -84,6 +84,7 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     states = f"broken {found.broken:,}, not sent {found.failing:,}"
     if found.leaders:
         yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
+        yield "runs", found.leaders[0].delivery_words or "at least once"
     else:
         yield "entries", states
     unstarted = "run unstarted" if found.unstarted == 1 else "runs unstarted"

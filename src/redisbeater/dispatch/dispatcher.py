@@ -288,6 +288,7 @@ class ClaimDispatch:
         recorded = [job for job in written if job.push is None or job.claimed.name not in fenced]
         record_accepted((PlannedEntry(job) for job in recorded if job.push is not None), self.claim, self._resources)
         counts.count_recorded(recorded)
+        counts.sent_apart += sum(len(job.plan.runs) for job in recorded if job.push == ())
         counts.count_fenced(len(fenced))
         self._skipping += (job for job in recorded if job.plan.skipped)
         if self._resources.context.config.track_runs:
@@ -326,12 +327,14 @@ class ClaimDispatch:
             self._refusals.retry_one_by_one(exc, None)
             return
         record_accepted(map(PlannedEntry, jobs), self.claim, self._resources)
+        self._resources.counts.sent_apart += sum(len(job.plan.runs) for job in jobs)
         done.update((job.claimed.key, job._replace(push=None)) for job in jobs)
 
     def _put_rest(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send the other messages of runs of which only the first came through, by the broker's own connection."""
         for job in jobs:
             if (done := result.begun.get(job.claimed.name)) is not None:
+                self._resources.counts.sent_apart += 1
                 try:
                     self._broker.put((job.push or ())[done:])
                 except Exception as exc:  # redis-py's errors; the run counts, since its first message has left

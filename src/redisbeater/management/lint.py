@@ -11,6 +11,7 @@ from typing import Any
 
 from celery import Celery
 
+from redisbeater.broker.connection import ANOTHER_SERVER, IN_ONE_STEP, SWITCHED_OFF
 from redisbeater.context import Context
 from redisbeater.display import json_fields, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
@@ -41,6 +42,7 @@ from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.management.status import read_overview
 from redisbeater.model import json_text
+from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
 from redisbeater.redaction import redacted
@@ -115,9 +117,11 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
-        if not read_overview(context)[0].workers_report:
+        status, _ = read_overview(context)
+        if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
             self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
+        self._findings += map(_apart, filter(_sends_apart, status.leaders))
         self._findings += memory(context.config, len(names))
         return self._finished()
 
@@ -232,6 +236,17 @@ class Linter:
         except Exception:  # the broker may be down, or its transport may not carry such questions
             return set()
         return {text.partition(" [")[0] for tasks in answers.values() for text in tasks}
+
+
+def _sends_apart(beat: BeatLine) -> bool:
+    """Return whether runs leave before their commit although they could leave with it."""
+    is_by_choice = beat.delivery.endswith((IN_ONE_STEP, ANOTHER_SERVER, SWITCHED_OFF))
+    return bool(beat.sent_apart or (beat.delivery and not is_by_choice))
+
+
+def _apart(beat: BeatLine) -> Finding:
+    text = f"{beat.name}: {beat.delivery_words}; such a run may be sent twice, with the same id"
+    return Finding.of("not-in-one-step", "", text)
 
 
 def _herd(simulation: Simulation) -> Iterable[Finding]:

@@ -560,6 +560,8 @@ def _facts(status: Status) -> Iterator[str]:
         yield f"leader {status.leader_name}"
     for beat in status.leaders[:1]:
         yield f"last pass {_age(status, beat).total_seconds():.1f} s ago"
+        if beat.delivery:
+            yield f"runs {beat.delivery_words}"
     if status.pause is not None:
         yield f"paused{f' by {status.pause.by}' if status.pause.by else ''}"
     elif status.due:

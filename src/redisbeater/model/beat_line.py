@@ -35,6 +35,8 @@ class BeatLine:
         server: what the server of the schedule is, such as ``valkey 9.1.0``; empty: it does not say.
         clock_offset_ms: how far the clock of its host is ahead of the server's; None: it does not know.
         broker, redis: what it is connected to.
+        delivery: how its runs leave, in one step with their commit or before it, and why; empty: an older beat.
+        sent_apart: runs that left before their commit, while the others leave in one step with it, since it leads.
         broker_away: how long the broker has been unavailable when the line was written; zero: it is available.
         is_embedded: whether it is part of a worker.
     """
@@ -60,6 +62,8 @@ class BeatLine:
     clock_offset_ms: float | None = None
     broker: str = ""
     broker_away: timedelta = timedelta(0)
+    delivery: str = ""
+    sent_apart: int = 0
     redis: str = ""
     is_embedded: bool = False
 
@@ -91,6 +95,8 @@ class BeatLine:
                 celery=shown(stored["celery"]),
                 python=shown(stored["python"]),
                 broker=shown(stored["broker"]),
+                delivery=shown(stored.get("delivery", "")),
+                sent_apart=int(stored.get("sent_apart", 0)),
                 redis=shown(stored["redis"]),
             )
         except (ValueError, TypeError, KeyError, OverflowError):
@@ -104,6 +110,12 @@ class BeatLine:
     def name(self) -> str:
         """Host and process, as people know it."""
         return name_of(self.token)
+
+    @property
+    def delivery_words(self) -> str:
+        """How its runs leave, and how many have left otherwise."""
+        apart = f"; {self.sent_apart:,} left before their commit: at least once" if self.sent_apart else ""
+        return f"{self.delivery}{apart}"
 
     @property
     def leads(self) -> bool:

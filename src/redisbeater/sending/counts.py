@@ -96,6 +96,8 @@ class Counts:
     def __init__(self) -> None:
         #: Runs that were sent and recorded.
         self.sent = 0
+        #: Those of them that left before their commit although the others leave in one step with it.
+        self.sent_apart = 0
         #: How often an entry could not be sent.
         self.refused = 0
         #: Fire times that were skipped, by reason.
@@ -114,7 +116,7 @@ class Counts:
 
     def restart(self) -> None:
         """Count from zero again: this beat begins to lead."""
-        self.sent = self.refused = self.late_ms = 0
+        self.sent = self.sent_apart = self.refused = self.late_ms = 0
         self.skipped_by = {}
         self.lateness = Histogram(LATENESS_BOUNDS)
 

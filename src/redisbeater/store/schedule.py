@@ -341,7 +341,10 @@ class RedisSchedule:
         if self._config.url.topology is Topology.CLUSTER:
             return "the schedule is in a Redis Cluster"
         reply = self._commit(CommitCall("", Proof(key, database)), (), CommitResult(fenced=[], changed={}))
-        return "the broker is another server" if "unproved" in reply else ""
+        error = reply.get("unproved")
+        if error and lacks_right(StoreError(error)):
+            return f"the user of the schedule lacks rights to the broker: +select +exists ~redisbeater.proof.*: {error}"
+        return "" if error is None else error or "the broker is another server"
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
         """Release claimed entries: they become due again after ``delay`` seconds with the same fire time.

@@ -38,8 +38,8 @@
 --      claim is not ours any more, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
 --      broker is another server, or {rejected: why the broker refused its message}; of those that were written in part,
 --      {reduced: why} or {done: how many commands of its messages}, and of those that stay claimed, {kept: by what}.
---      unproved: true, the broker is another server; resent: the same of runs by id, {gone: true} of one that another
---      beat has taken since, or that needs no message any more
+--      unproved: the error, empty: the broker is another server; resent: the same of runs by id, {gone: true} of one
+--      that another beat has taken since, or that needs no message any more
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_retry, runs, proof, there, here = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
@@ -71,7 +71,7 @@ local function recorded(fire_time, claimed)
 end
 
 local broker = {there = there, here = here}
-broker.is_proved = proof and in_broker(broker, redis.pcall, 'EXISTS', proof) == 1
+broker.why_apart = proof and why_apart(broker, proof)
 
 local function record(key, new, is_deleted)
   if any_failing then redis.call('ZREM', failing, key) end
@@ -120,7 +120,7 @@ end
 
 if proof then need_room_and_rights(schedule, receipt) end
 need_rights(receipt)
-local answers, news = {unproved = proof and not broker.is_proved or nil}, cjson.decode(outcomes)
+local answers, news = {unproved = broker.why_apart}, cjson.decode(outcomes)
 for i = 6, #KEYS do
   answers[tostring(i - 6)] = commit(KEYS[i], news[i - 5]) or nil
 end

@@ -9,13 +9,21 @@ local function need_room_and_rights(schedule, key)
   redis.call('DEL', key)
 end
 
--- Return the answer of a function that is called in the database of the broker; nil: that database is closed to us.
+-- Return the answer of a function that is called in the database of the broker, or the error if that is closed to us.
 local function in_broker(broker, act, ...)
   if broker.there == broker.here then return act(...) end
-  if redis.pcall('SELECT', broker.there).err then return nil end
+  local selected = redis.pcall('SELECT', broker.there)
+  if selected.err then return selected end
   local answer = act(...)
   redis.call('SELECT', broker.here)
   return answer
+end
+
+-- Return why messages cannot be put into the broker: an error, or an empty text if it is another server; nil: they can.
+local function why_apart(broker, proof)
+  local found = in_broker(broker, redis.pcall, 'EXISTS', proof)
+  if found == 1 then return nil end
+  return type(found) == 'table' and found.err or ''
 end
 
 -- Execute the commands of messages; of each, the place of its first and of its last argument is given. Return how many
@@ -32,7 +40,7 @@ end
 -- are; where one is not, the second answer is how many commands came through before it.
 local function put(broker, commands)
   if not commands then return nil end
-  if not broker.is_proved then return {unproved = true} end
+  if broker.why_apart then return {unproved = true} end
   local pushed = in_broker(broker, push, commands)
   if pushed.done == 0 and pushed.problem then return {rejected = pushed.problem} end
   return nil, pushed.problem and pushed.done
