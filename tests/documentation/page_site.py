@@ -115,7 +115,7 @@ class Site:
             "version": "1.0", "celery": "5.7.0", "python": "3.13.1", "redis": "redis://10.0.0.5:6379/1",
             "embedded": False, "sent": 1212, "refused": 34, "skipped": 3, "skipped_by": {"overlap": 3}, "late_ms": 4,
             "late_p50_ms": 4.0, "late_p99_ms": 31.0, "server": "valkey 9.1.0", "clock_offset_ms": 0.8,
-            "broker": "redis", "broker_away": 0.0,
+            "broker": "redis", "broker_away": 0.0, "delivery": "enqueued in one step with the commit",
         }  # fmt: skip
         self.client.hset("redisbeater::beats", token, json.dumps({**line, **facts}))
         if role == "leader":
