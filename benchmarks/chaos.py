@@ -4,16 +4,17 @@
     python benchmarks/chaos.py --minutes 10 --no-lock
     python benchmarks/chaos.py --kills 1000 --json chaos.json
     python benchmarks/chaos.py --kills 1000 --track-runs --most-minutes 45
+    python benchmarks/chaos.py --kills 1000 --one-server   # schedule and broker are one server: no message twice
     python benchmarks/chaos.py --faults kill,pause,failover    # the schedule behind Sentinels
 
-The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker. The fire times
-of every entry are computed from its definition alone. They must equal the runs that arrived at the broker plus those
-that are recorded as skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that
-they began and ended, as workers would: each record must have its run, a success stays one, and nothing is kept for
-ever.
+The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker, or, with
+``--one-server``, one is both: then a second message for a fire time is a problem. The fire times of every entry are
+computed from its definition alone. They must equal the runs that arrived at the broker plus those that are recorded as
+skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that they began and ended, as
+workers would: each record must have its run, a success stays one, and nothing is kept for ever.
 
-Exit code 1: a run is missing, early or unexpected, a fire time has two ids, a record is wrong, or a beat did not end on
-SIGTERM.
+Exit code 1: a run is missing, early or unexpected, a fire time has two ids or, on one server, two messages, a record is
+wrong, or a beat did not end on SIGTERM.
 Needs ``pip install ".[test]"``.
 """
 
@@ -92,6 +93,7 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
             endings=[ending for beat in beats for ending in beat.endings],
             accounts=accounts,
             messages=messages,
+            is_once=options.one_server,
             records=records,
             record_problems=problems,
         )
@@ -120,6 +122,7 @@ def _shape(options: argparse.Namespace) -> Shape:
         has_lock=options.lock,
         has_proxies="cut" in options.faults,
         has_replica="failover" in options.faults,
+        is_one_server=options.one_server,
         tracks_runs=options.track_runs,
     )
 
@@ -146,6 +149,7 @@ def _options() -> argparse.Namespace:
         default=True,
         help="run one leader, or let all beats send (default: --lock)",
     )
+    parser.add_argument("--one-server", action="store_true", help="one server is schedule and broker: no repeats")
     parser.add_argument("--track-runs", action="store_true", help="record the runs, and check the records")
     parser.add_argument(
         "--faults",

@@ -52,6 +52,8 @@ class Shape:
     has_proxies: bool
     #: Whether the schedule's server has a replica that takes over.
     has_replica: bool
+    #: Whether the schedule's server is the broker, too.
+    is_one_server: bool = False
     tracks_runs: bool = False
 
 
@@ -76,11 +78,15 @@ class Cluster:
         self.places: Sequence[Place] = ()
 
     def __enter__(self) -> Cluster:
-        self.broker = self._run(DurableServer(self._program, self._folder / "broker"))
         self.schedule: DurableServer | ReplicatedServer = (
             self._run(ReplicatedServer(self._program))
             if self._shape.has_replica
             else self._run(DurableServer(self._program, self._folder / "schedule"))
+        )
+        self.broker = (
+            self.schedule
+            if self._shape.is_one_server
+            else self._run(DurableServer(self._program, self._folder / "broker"))
         )
         (self._folder / "proj.py").write_text(SOURCE)
         self.places = [self._place(f"beat-{number}") for number in range(self._shape.beats)]
@@ -147,7 +153,7 @@ class Cluster:
         own = self.schedule.settings()
         timeouts = {"socket_timeout": SOCKET_TIMEOUT_SECONDS, "socket_connect_timeout": SOCKET_TIMEOUT_SECONDS}
         settings: dict[str, Any] = {
-            "broker_url": _url(broker) if broker else self.broker.url,
+            **self.broker.broker_settings(),
             **own,
             "redisbeater_redis_options": {**timeouts, **own.get("redisbeater_redis_options", {})},
             "redisbeater_lock_timeout": LOCK_TIMEOUT_SECONDS,
@@ -155,6 +161,8 @@ class Cluster:
             # Otherwise Celery adds an entry that the ledger does not know.
             "result_expires": None,
         }
+        if broker:
+            settings["broker_url"] = _url(broker)
         if schedule:
             settings["redisbeater_redis_url"] = _url(schedule)
         if self._shape.tracks_runs:

@@ -14,6 +14,7 @@ import redis
 from support.waiting import wait_until
 
 from chaos.ledger import Message
+from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
 
 __all__ = ("Inbox",)
@@ -30,7 +31,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class Inbox:
     """Moves messages from the queue to a list on the same server, so that a lost reply loses no message."""
 
-    def __init__(self, server: DurableServer) -> None:
+    def __init__(self, server: DurableServer | ReplicatedServer) -> None:
         self._server = server
         #: Called with the headers of each message.
         self.on_arrival: Callable[[dict[str, Any]], None] | None = None
@@ -66,14 +67,13 @@ class Inbox:
         return [self._message(payload) for payload in reversed(kept)]
 
     def _read(self) -> None:
-        client = self._server.client()
+        client = self._server.hasty_client()
         while not self._is_closing.is_set():
             try:
                 self._take(client)
-            except (
-                redis.RedisError
-            ):  # the server is down: it keeps the moved message, only the time of arrival is unknown
+            except redis.RedisError:  # it is down, and keeps the moved message: only its time of arrival is unknown
                 self._is_closing.wait(0.01)
+                client = self._server.hasty_client()  # another server may have taken over
 
     def _take(self, client: Any) -> None:
         with client.pipeline(transaction=False) as pipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -69,6 +69,7 @@ class Fault(str, Enum):
 
     MISSING = "missing"
     TWO_IDS = "two ids"
+    REPEAT = "repeat"
     SHARED_ID = "shared id"
     EARLY = "early"
     UNEXPECTED = "unexpected"
@@ -125,8 +126,14 @@ def due_at(definition: str, fire_time: datetime) -> datetime:
     return _policy(definition).due_at(fire_time)
 
 
-def audit(account: Account, messages: Sequence[Message]) -> Finding:
-    """Compare the messages of an entry with the fire times that it owed."""
+def audit(account: Account, messages: Sequence[Message], *, is_once: bool = False) -> Finding:
+    """Compare the messages of an entry with the fire times that it owed.
+
+    Arguments:
+        account: the entry.
+        messages: its messages.
+        is_once: whether a second message for one fire time is a problem.
+    """
     owed = _all(expected(each.definition, each.first, each.owed_until) for each in account.stretches)
     sent = {message.scheduled_for for message in messages}
     run_count = len(owed & sent) if account.run_count is None else account.run_count
@@ -134,6 +141,7 @@ def audit(account: Account, messages: Sequence[Message]) -> Finding:
     problems = (
         *(_balance_of_counts(account, owed, sent) if has_skips else _balance(account, owed, sent)),
         *_identities(account.name, messages),
+        *(_repeats(account, messages) if is_once else ()),
         *_early(account, messages),
         *_unexpected(account, messages),
         *_stale(account, messages),
@@ -220,6 +228,12 @@ def _identities(name: str, messages: Sequence[Message]) -> Iterator[Problem]:
         if len(times) > 1:
             detail = f"{id_}: {', '.join(time.isoformat() for time in sorted(times))}"
             yield Problem(fault=Fault.SHARED_ID, name=name, detail=detail)
+
+
+def _repeats(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
+    for fire_time, count in Counter(message.scheduled_for for message in messages).items():
+        if count > 1:
+            yield _problem(Fault.REPEAT, account, f"{fire_time.isoformat()}: {count} messages")
 
 
 def _early(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from support.servers import Program
-from support.topologies import FAILOVER_SECONDS, Node, Sentinels, running_sentinels
+from support.topologies import FAILOVER_SECONDS, SERVICE, Node, Sentinels, running_sentinels
 from support.waiting import wait_until
 
 from chaos.server import TIMEOUT_SECONDS, version_of
@@ -32,6 +32,10 @@ class ReplicatedServer:
     def settings(self) -> dict[str, Any]:
         """Return the settings with which beats find the server."""
         return self._sentinels.settings()
+
+    def broker_settings(self) -> dict[str, Any]:
+        """Return the settings with which beats find it as the broker."""
+        return {"broker_url": self._sentinels.url(), "broker_transport_options": {"master_name": SERVICE}}
 
     def hasty_client(self) -> Any:
         """Return a client of the last known master, with a short timeout."""

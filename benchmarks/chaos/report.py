@@ -42,6 +42,8 @@ class Record:
     endings: Sequence[Ending]
     accounts: Sequence[Account]
     messages: Sequence[Message]
+    #: Whether each fire time may have one message only.
+    is_once: bool
     #: What the records of runs have shown, and what is wrong with them; empty where runs are not tracked.
     records: Mapping[str, int]
     record_problems: Sequence[Problem]
@@ -170,7 +172,7 @@ def create_report(record: Record) -> Report:
 
 def _findings(record: Record) -> list[Finding]:
     messages = _by_name(record.messages)
-    known = [audit(account, messages.pop(account.name, [])) for account in record.accounts]
+    known = [audit(account, messages.pop(account.name, []), is_once=record.is_once) for account in record.accounts]
     strangers = [Account(name=name, stretches=()) for name in messages]
     return [*known, *(audit(stranger, messages[stranger.name]) for stranger in strangers)]
 

@@ -38,6 +38,10 @@ class DurableServer:
         """Return the settings with which beats find the server, unless a proxy is in between."""
         return {"redisbeater_redis_url": self.url}
 
+    def broker_settings(self) -> dict[str, Any]:
+        """Return the settings with which beats find it as the broker, unless a proxy is in between."""
+        return {"broker_url": self.url}
+
     def client(self, timeout: float | None = None) -> Any:
         """Return a client that never retries and waits `timeout` seconds for a reply; None: without end."""
         return redis.Redis(

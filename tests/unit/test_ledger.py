@@ -84,6 +84,12 @@ def test_a_repeat_with_the_same_id_is_counted_and_no_fault() -> None:
     assert (finding.distinct, finding.repeats) == (5, 1)
 
 
+def test_a_repeat_is_a_fault_where_each_run_leaves_in_one_step_with_its_commit() -> None:
+    sent = [*messages(range(1, 6)), message(5, late=3)]
+
+    assert faults(audit(FIVE, sent, is_once=True)) == [Fault.REPEAT]
+
+
 @pytest.mark.parametrize(
     ("sent", "fault"),
     [
