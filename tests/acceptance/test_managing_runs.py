@@ -158,7 +158,7 @@ def test_a_pool_that_cannot_end_a_task_says_so_and_the_task_is_asked(
 
         begin = f"{task_id}: CANNOT: the pool of threads@"
         assert (result.exit_code, result.output.startswith(begin)) == (1, True), result.output
-        assert "cannot end a task" in result.output
+        assert "cannot kill a task" in result.output
         assert store.wait(task_id, 60).is_final
         assert task_id in site.notes.lrange("stopped", 0, -1)  # other tests of this server stop tasks, too
     finally:

@@ -102,7 +102,7 @@ def test_a_herd_is_more_than_a_hundred_in_one_second(run: Callable[..., Result],
 
     result = run()
 
-    assert result.stdout == "warning  herd  report*  101 runs at 05:00:00: jitter=300 spreads them\n"
+    assert result.stdout == "warning  herd  report*  101 runs start at 05:00:00: jitter=300 spreads them\n"
     assert run("--ignore", "herd").exit_code == 0
 
 

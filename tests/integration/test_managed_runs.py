@@ -360,7 +360,7 @@ def test_a_worker_that_does_not_answer_is_named(
     found = store.stop(task_id)
 
     assert found.outcome == "ASKED"
-    assert found.sentence.startswith("ASKED: celery@w1 does not answer; stop_requested() is true in it with the next")
+    assert found.sentence.startswith("ASKED: celery@w1 does not answer; it ends if it asks stop_requested()")
 
 
 def test_ids_that_are_wrong_are_one_line_each(store: ScheduleStore, app: Celery) -> None:

@@ -52,8 +52,8 @@ def test_the_documented_rights_are_enough_for_the_page(
     admin.execute_command(*granted([*LINE, CHANNEL], prefix), *RIGHTS_OF_RUNS.split())
     web = browse(app_of("beat"), headers=FORM)
     web.post("/login", data={"secret": SECRET})
-    assert "report: enabled." in undo(web, web.post("/entries/disable?name=report").text)
-    assert "report: restored." in undo(web, web.post("/entries/delete?name=report", data={"confirm": "1"}).text)
+    assert "Enabled report." in undo(web, web.post("/entries/disable?name=report").text)
+    assert "Restored report." in undo(web, web.post("/entries/delete?name=report", data={"confirm": "1"}).text)
     assert web.post("/logout", follow_redirects=False).status_code == 303
 
 

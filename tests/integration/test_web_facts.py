@@ -133,7 +133,7 @@ def test_a_message_is_green_amber_or_red_by_what_happened(app: Celery, store: Sc
         said = re.search(r'<div class="said (\w+)"[^>]*>\s*<span><bdi>(.*?)</bdi>', web.post(path, data=form).text)
         found.append(said and said.groups())
     assert found[:3] == [
-        ("good", "report: disabled."), ("warn", "report: nothing was changed."), ("warn", "The schedule is not paused.")
+        ("good", "Disabled report."), ("warn", "report: nothing was changed."), ("warn", "The schedule is not paused.")
     ]  # fmt: skip
     assert (found[3][0], found[3][1].partition(":")[0]) == ("warn", "Asked to stop")
 

@@ -147,7 +147,7 @@ def test_to_undo_brings_back_what_was_and_no_more(app: Celery, store: ScheduleSt
     store.disable("on", until=until)
     store.disable("also on")
     page = web.post("/entries/enable", data={"name": ["on", "also on"]}).text
-    assert "2 entries: enabled." in page
+    assert "Enabled 2 entries." in page
     assert (store.get("on").enabled, store.get("on").disabled_until) == (True, None)
     undo(web, page)
     assert (store.get("on").disabled_until, store.get("also on").enabled) == (until, False)

@@ -161,10 +161,10 @@ def test_an_action_says_its_command_and_leads_to_its_question(app: Celery, store
     assert 'value="moving house"' in question
     assert f"{celery} disable --label team=data --until tomorrow" in question
     assert _find(app, "Trigger report")["actions"] == [
-        {"words": "Trigger report", "command": f"{celery} trigger report"},
-        {"words": "Trigger report late", "command": f"{celery} trigger 'report late'"},
+        {"words": "Start a run of report", "command": f"{celery} trigger report"},
+        {"words": "Start a run of report late", "command": f"{celery} trigger 'report late'"},
     ]
-    assert re.search("<h1>Trigger <bdi>report</bdi>\\?</h1>", _filled(app, "trigger report"))
+    assert re.search("<h1>Start a run of <bdi>report</bdi>\\?</h1>", _filled(app, "trigger report"))
     for text in ("skip report", "skip next report", "skip-next report"):
         assert _find(app, text)["actions"][0]["words"] == "Skip the next run of report"
     assert [each["words"] for each in _find(app, "enable s")["actions"]] == ["Enable sync"]
@@ -219,7 +219,7 @@ def test_the_page_of_an_entry_has_its_commands(app: Celery, store: ScheduleStore
     page = html.unescape(browse(app).get("/entry", params={"name": "-a b"}).text)
     for command in ("trigger", "disable", "skip-next", "delete", "why", "show"):
         assert f"celery -A proj redisbeater {command} -- '-a b'</code>" in page
-    assert 'aria-label="Trigger -a b"' in page
+    assert 'aria-label="Run now -a b"' in page
 
 
 def test_the_command_of_an_action_does_the_same(app: Celery, store: ScheduleStore, run: Callable[..., Result]) -> None:

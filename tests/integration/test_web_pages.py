@@ -327,7 +327,7 @@ def test_many_are_changed_at_once_after_a_question(app: Celery, store: ScheduleS
     web = browse(app)
     assert "Disable 31 entries?" in web.post("/entries/disable", data={"all": "1", "q": "e"}).text
     answer = web.post("/entries/disable", data={"all": "1", "q": "e1", "confirm": "1"})
-    assert "10 entries: disabled." in answer.text
+    assert "Disabled 10 entries." in answer.text
     assert sum(1 for entry in store.list() if not entry.enabled) == 10
     answer = web.post("/entries/enable", data={"name": ["e10", "gone"]}, headers={"Accept": "application/json"})
     assert answer.status_code == 409

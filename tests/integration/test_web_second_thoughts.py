@@ -27,7 +27,7 @@ def test_an_undo_changes_nothing_that_somebody_has_written_since(app: Celery, st
     store.update("b", description="stays disabled: the feed is broken", by="bert")
     page = undo(web, done)
     assert (store.get("a").enabled, store.get("b").enabled) == (True, False)
-    assert "1 of 2 enabled" in page
+    assert "Enabled 1 of 2" in page
     assert re.search(r"<bdi>b</bdi></a></th><td><bdi>.*version", page)
     store.disable("c", until=timedelta(hours=2))
     done = web.post("/entries/enable?name=c").text
@@ -62,7 +62,7 @@ def test_the_undo_of_a_skip_of_several_fire_times_brings_back_all_and_no_other(
     web = browse(app)
     done = web.post("/entries/skip-next?name=a").text
     assert len(store.get("a").skip) == 5
-    assert "a: skip undone." in undo(web, done)
+    assert "Restored the next run of a." in undo(web, done)
     assert store.get("a").skip == later
     assert [run.fire_time for run in store.upcoming("a", 5)] == coming
 
@@ -138,10 +138,10 @@ def test_what_was_done_is_said_to_the_person_and_not_to_another_tab(app: Celery,
     store.create("report", "shop.report", 60.0)
     web = browse(app)
     web.post("/entries/disable?name=report", follow_redirects=False)
-    assert "report: disabled." not in web.get("/", headers={"X-Redisbeater-Live": "1"}).text
+    assert "Disabled report." not in web.get("/", headers={"X-Redisbeater-Live": "1"}).text
     web.get("/forecast", headers={"HX-Request": "true"})
-    assert "report: disabled." in web.get("/").text
-    assert "report: disabled." not in web.get("/").text
+    assert "Disabled report." in web.get("/").text
+    assert "Disabled report." not in web.get("/").text
 
 
 def test_the_question_goes_back_to_where_it_came_from(app: Celery, store: ScheduleStore) -> None:

@@ -201,7 +201,7 @@ def test_a_form_that_comes_while_redis_is_away_is_sent_again_from_the_answer(
         action, fields = form_of(answer.text)
         assert (action, fields) == ("/entries/disable?name=report", [("note", "deploy")])
         proxy.heal()
-        assert "report: disabled." in web.post(action, data=dict(fields)).text
+        assert "Disabled report." in web.post(action, data=dict(fields)).text
 
 
 @pytest.mark.parametrize(

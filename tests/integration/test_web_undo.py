@@ -45,9 +45,9 @@ def test_many_entries_come_back_as_each_of_them_was(app: Celery, store: Schedule
     before = [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")]
     web = browse(app)
     page = web.post("/entries/enable", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
-    assert "120 entries: enabled." in page
+    assert "Enabled 120 entries." in page
     assert all(entry.enabled and not entry.disabled_until for entry in store.list(prefix="e-"))
-    assert "80 entries: disabled." in undo(web, page)
+    assert "Disabled 80 entries." in undo(web, page)
     assert [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")] == before
 
 
@@ -61,7 +61,7 @@ def test_all_entries_that_a_form_deleted_come_back_and_are_listed_by_pages(app: 
     assert [(len(each["entries"]), each["total"], each["pages"]) for each in listed] == [(50, 150, 3)] * 3
     assert {entry["name"] for each in listed for entry in each["entries"]} == names
     assert "page 2 of 3" in web.get("/?state=deleted&page=2").text
-    assert "150 entries: restored." in undo(web, page)
+    assert "Restored 150 entries." in undo(web, page)
     assert set(store.names()) == names | {"report"}
 
 
@@ -76,10 +76,10 @@ def test_what_there_is_no_time_for_is_brought_back_when_the_person_goes_on(
     action, fields = undo_form(page)
     monkeypatch.setattr(actions, "MOST_SECONDS", 0.02)  # for a first piece, and not for a second one
     asked = web.post(action, data=fields).text
-    assert "100 of 150 disabled" in asked
+    assert "Disabled 100 of 150" in asked
     assert '<form method="post" action="/undo" data-still>' in asked
     monkeypatch.undo()
-    assert "50 entries: disabled." in web.post(action, data=fields).text
+    assert "Disabled 50 entries." in web.post(action, data=fields).text
     assert {store.get(name).disabled_until for name in names} == {until}
 
 
@@ -111,7 +111,7 @@ def test_an_undo_belongs_to_its_person(app: Celery, store: ScheduleStore) -> Non
     assert "disabled." not in oper.get("/").text.partition("<h1")[0]
     assert oper.post("/undo", data={"id": undo_id}).status_code == 409
     assert not store.get("report").enabled
-    assert "report: disabled." in edit.get("/").text
+    assert "Disabled report." in edit.get("/").text
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_is_too_much_to_keep_is_done_and_said_to_be_final(
     for bound in ("MOST_UNDONE", "MOST_BYTES"):
         monkeypatch.setattr(flash, bound, 1)
         page = web.post("/entries/disable", data={"name": ["a", "b"]}).text
-        assert "2 entries: disabled. This cannot be undone: it was too much to keep." in page
+        assert "Disabled 2 entries. This cannot be undone: it was too much to keep." in page
         assert undo_form(page) == ("", {})
         monkeypatch.undo()
         web.post("/entries/enable", data={"name": ["a", "b"]})

@@ -216,17 +216,17 @@ def test_keys_change_the_row_in_focus_alone_and_ask_on_the_page_of_an_entry(site
     page.keyboard.press("d")
     page.keyboard.press("j")
     page.keyboard.press("t")
-    expect(page.locator("h1")).to_have_text("Trigger b?")
+    expect(page.locator("h1")).to_have_text("Start a run of b?")
     page.get_by_role("link", name="No, go back").click()
     expect(page.locator("h1")).to_have_text("Entries")
-    for key, question in (("t", "Trigger a?"), ("d", "Disable a?")):
+    for key, question in (("t", "Start a run of a?"), ("d", "Disable a?")):
         page.goto(f"{site.url}/entry?name=a")
         page.keyboard.press(key)
         expect(page.locator("h1")).to_have_text(question)
     assert [line.what for name in "ab" for line in site.store.log(name)] == ["created", "created"]
     page.get_by_role("button", name="Disable").click()
-    expect(page.locator("#said")).to_contain_text("a: disabled.")
-    expect(page.locator("#told")).to_have_text("a: disabled.")
+    expect(page.locator("#said")).to_contain_text("Disabled a.")
+    expect(page.locator("#told")).to_have_text("Disabled a.")
 
 
 def test_the_link_with_the_token_logs_in_and_leaves_no_token_in_the_address(make_site: Callable, page):
@@ -311,7 +311,7 @@ def test_a_second_click_before_the_answer_sends_nothing(site, page):
     page.evaluate(f"() => {{ let clicks = 0; const timer = setInterval(() => {{ {again} }}, 50); }}")
     page.wait_for_event("console", lambda _: bool(held))  # a click after the one that was sent
     held[0].continue_()
-    expect(page.locator("#said")).to_contain_text("report: triggered")
+    expect(page.locator("#said")).to_contain_text("Started report: run ")
     assert len(held) == 1
     assert [line.what for line in site.store.log("report")] == ["triggered", "created"]
 

@@ -49,7 +49,7 @@ def test_an_action_of_the_bar_asks_with_everything_filled_in(site, page):
     assert page.get_by_label("Note").input_value() == "moving"
     assert site.store.get("report").enabled
     page.get_by_role("button", name="Disable 2").click()
-    expect(page.locator(".said")).to_contain_text("2 entries: disabled.")
+    expect(page.locator(".said")).to_contain_text("Disabled 2 entries.")
     expect(page.locator(".said")).to_be_focused()
     assert page.url.endswith("/?label=team%3Ddata")
     assert site.store.get("mail").disabled_until is not None

@@ -256,7 +256,7 @@ def _herd(simulation: Simulation) -> Iterable[Finding]:
     names = list(simulation.peak)
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     local: datetime = busiest.at.astimezone(simulation.zone)
-    text = f"{busiest.runs:,} runs at {local:%H:%M:%S}: jitter={ADVISED_JITTER} spreads them"
+    text = f"{busiest.runs:,} runs start at {local:%H:%M:%S}: jitter={ADVISED_JITTER} spreads them"
     yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text, busiest.at)
 
 

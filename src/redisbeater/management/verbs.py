@@ -84,18 +84,19 @@ _store = ScheduleStore
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        Verb("trigger", "Trigger", "triggered", "operate", _store.trigger, when="readable", most_unasked=1,
-             is_frequent=True, warning="Each gets one run now. Its next fire time stays as it is."),
+        Verb("trigger", "Run now", "started", "operate", _store.trigger, when="readable", most_unasked=1,
+             is_frequent=True, question="Start a run of",
+             warning="Each gets one run now. Its next fire time stays as it is."),
         Verb("disable", "Disable", "disabled", "operate", _store.disable, _store.disable_many, when="enabled",
              undo="enable", is_frequent=True),
         Verb("enable", "Enable", "enabled", "operate", _store.enable, _store.enable_many, when="disabled",
              undo="disable", is_frequent=True, says_next=True, about="They run again from their next fire time on."),
-        Verb("skip-next", "Skip next", "the next run is skipped", "operate", _store.skip_next, when="planned",
+        Verb("skip-next", "Skip next", "skipped the next run of", "operate", _store.skip_next, when="planned",
              undo="skip-next", is_single=True, question="Skip the next run of"),
         Verb("delete", "Delete", "deleted", "edit", _store.delete, _store.delete_many, undo="restore", most_unasked=0,
              is_destructive=True,
-             warning="It runs no more, and can be restored within seven days. A static entry comes back when a beat"
-             " begins to lead: disable it instead.",
+             warning="It stops running. You can restore it for 7 days. A static entry comes back when a beat begins to"
+             " lead: disable it instead.",
              about="A static entry comes back when a beat begins to lead; disable it instead."),
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
         Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active", most_unasked=0,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import partial
@@ -24,7 +25,7 @@ from redisbeater.dashboard.views.entries import asked_name, zone_of
 from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.operator_store import AsyncOperatorStore
@@ -87,7 +88,7 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
         values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": _done_word(verb, chosen)}
         return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
-    await flash(req, answer, _said(verb, chosen, work), _undo(verb, work))
+    await flash(req, answer, await _said(verb, req, chosen, work), _undo(verb, work))
     return answer
 
 
@@ -102,17 +103,31 @@ async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome
 
 
 def _done_word(verb: Verb, chosen: Chosen) -> str:
-    return "skip undone" if verb.name == "skip-next" and _is_undo(chosen) else verb.done
+    return "restored the next run of" if verb.name == "skip-next" and _is_undo(chosen) else verb.done
 
 
 def _is_undo(chosen: Chosen) -> bool:
     return bool(chosen.undo_id) or chosen.form["undo"] == "1"
 
 
-def _said(verb: Verb, chosen: Chosen, work: EntriesOutcome) -> str:
-    names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
-    run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
-    return f"{names}: {_done_word(verb, chosen)}{run}."
+async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> str:
+    """Say what happened, and of one entry what comes next."""
+    word, name = _done_word(verb, chosen).capitalize(), work.done[0]
+    if len(work.done) != 1:
+        return f"{word} {len(work.done):,} entries."
+    said, next_run = f"{word} {shown(name, 80)}", ""
+    if name in work.facts:
+        said = f"{word} {shown(name, 80)}: run {work.facts[name]}"
+    with suppress(EntryNotFound):  # deleted, by this or meanwhile
+        entry = await req.store.view(name)
+        if entry.disabled_until:
+            said += f" until {req.clock.words(entry.disabled_until, entry.zone)}"
+        if verb.name == "skip-next" and (skipped := work.changed.get(name)):
+            moments = map(datetime.fromisoformat, skipped.skipped)
+            said = f"Skipped {', '.join(req.clock.words(each, entry.zone) for each in moments)} of {shown(name, 80)}"
+        if entry.next and entry.is_enabled and not work.facts:
+            next_run = f" Next run: {req.clock.words(entry.next, entry.zone)}."
+    return f"{said}.{next_run}"
 
 
 def _undo(verb: Verb, work: EntriesOutcome) -> Undo | None:

@@ -92,7 +92,9 @@ def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
     for reply in (replies or ()) if is_known else ():
         for worker, answer in reply.items():
             if isinstance(answer, dict) and "error" in answer:
-                return f"the pool of {shown(worker, 100)} cannot end a task ({shown(answer['error'], 100)})"
+                is_usual = "NotImplementedError" in str(answer["error"])
+                reason = "" if is_usual else f" ({shown(answer['error'], 100)})"
+                return f"the pool of {shown(worker, 100)} cannot kill a task{reason}"
     return f"{run.worker} does not answer" if is_known and not replies else ""
 
 
@@ -110,7 +112,7 @@ def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped
         if refusal.startswith("the pool"):
             break
         time.sleep(LOOK_SECONDS)
-    asked = "stop_requested() is true in it with the next report of its worker"
+    asked = "it ends if it asks stop_requested(), which is true with the next report of its worker"
     if refusal:
         cannot = refusal.startswith(("the pool", "redisbeater_stop_signal"))
         return _stopped(context, "CANNOT" if cannot else "ASKED", run, f"{refusal}; {asked}")
