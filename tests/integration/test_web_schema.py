@@ -89,6 +89,7 @@ def checker() -> Checker:
 def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, checker: Checker) -> None:
     store, web = ScheduleStore(shop), browse(shop)
     store.create("report", "shop.report", crontab(hour=9, minute=0), labels={"team": "x"}, overlap="skip")
+    store.create("hourly", "shop.report", 3600.0)
     store.update("report", description="Daily", note="so that people know", by="anna")
     store.disable("report", until=timedelta(hours=1))
     store.enable("report")
