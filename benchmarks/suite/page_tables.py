@@ -1,4 +1,4 @@
-"""Tables as ``docs/scaling.rst`` has them, to be put there as they are."""
+"""Tables as ``docs/performance.rst`` has them, to be put there as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``docs/scaling.rst`` has the tables that ``benchmarks/scaling.py`` prints."""
+"""``docs/performance.rst`` has the tables that ``benchmarks/scaling.py`` prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from suite.page_tables import cost_table, memory_table, plan_table, schedules_table
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scaling.rst").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "performance.rst").read_text()
 
 
 def figure(of: str) -> float:
