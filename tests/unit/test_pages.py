@@ -104,7 +104,7 @@ SOUGHT = {
     "stop": "managing-runs",
     "stuck": "not-run",
     "sunset": "schedules",
-    "systemd": "systemd",
+    "systemd": "kubernetes",
     "test": "testing",
     "time zone": "howto-when",
     "timezone": "howto-when",
