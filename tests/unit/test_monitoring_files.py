@@ -86,8 +86,8 @@ def test_an_alert_is_by_schedule_and_leads_to_its_paragraph(alert: dict[str, Any
 
     assert re.search(r"by \(schedule\b", alert["expr"])
     assert alert["annotations"]["summary"].endswith(".")
-    assert alert["annotations"]["docs"] == f"alerts.html#{label}"
-    assert f".. _{label}:\n" in (DOCS / "alerts.rst").read_text(encoding="utf-8")
+    assert alert["annotations"]["docs"] == f"monitoring.html#{label}"
+    assert f".. _{label}:\n" in (DOCS / "monitoring.rst").read_text(encoding="utf-8")
 
 
 def test_the_dashboard_has_its_four_rows() -> None:

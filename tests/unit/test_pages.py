@@ -31,7 +31,7 @@ MOST_PAGES, MOST_WORDS = 45, 46_000
 #: What people type into the search, and a page that they are to find. Sphinx searches index entries, too.
 SOUGHT = {
     "acl": "connecting",
-    "alert": "alerts",
+    "alert": "monitoring",
     "apscheduler": "moving-from-apscheduler",
     "async": "managing",
     "backfill": "managing-runs",
