@@ -235,7 +235,7 @@ def seen_by(instrument: str, server: Server, folder: Path, *blocks: str, **envir
 @pytest.fixture(scope="module")
 def sentry(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("sentry")
-    blocks = [block_with("instruments.rst", text) for text in ("CeleryIntegration(", "SENTRY_AUTH_TOKEN")]
+    blocks = [block_with("signals.rst", text) for text in ("CeleryIntegration(", "SENTRY_AUTH_TOKEN")]
     with monitors() as url:
         seen = seen_by(SENTRY, server, folder, *blocks, SENTRY_MONITORS=url, SENTRY_AUTH_TOKEN="secret")
         wait_until(lambda: len(Monitors.asked) >= 2, "the monitors")
@@ -245,7 +245,7 @@ def sentry(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def opentelemetry(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("opentelemetry")
-    return seen_by(OPENTELEMETRY, server, folder, block_with("instruments.rst", "CeleryInstrumentor"))
+    return seen_by(OPENTELEMETRY, server, folder, block_with("signals.rst", "CeleryInstrumentor"))
 
 
 def check_ins(seen: Any, name: str, status: str = "in_progress") -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ SOUGHT = {
     "scaling": "performance",
     "secrets": "howto-keep",
     "sentinel": "connecting",
-    "sentry": "instruments",
+    "sentry": "signals",
     "skip": "policies",
     "standby": "how-it-works",
     "stop": "managing-runs",
