@@ -1,4 +1,4 @@
-"""Configure Sphinx, and write the pages that are made from the code: settings, commands, the drawing of the rooms."""
+"""Configure Sphinx, and write the pages that are made from the code: settings and commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ linkcheck_retries = 2
 linkcheck_anchors = True
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for drawing.py and command_reference.py
+sys.path.insert(0, str(HERE))  # for command_reference.py
 
 
 def settings_table() -> str:
@@ -65,13 +65,11 @@ def _default(setting: Field[Any]) -> str:
 
 def _write_pages(_: Any) -> None:
     import command_reference
-    import drawing
 
     generated = HERE / "_generated"
     generated.mkdir(exist_ok=True)
     (generated / "settings.rst").write_text(settings_table(), encoding="utf-8")
     (generated / "commands.rst").write_text(command_reference.page(), encoding="utf-8")
-    (generated / "rooms.rst").write_text(drawing.page(), encoding="utf-8")
 
 
 def _keep_property(_app: Any, what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:

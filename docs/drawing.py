@@ -153,10 +153,12 @@ def table() -> str:
     return "\n".join([".. list-table::\n   :header-rows: 1\n\n   * - room\n     - holds\n     - imports", *rows]) + "\n"
 
 
-def page() -> str:
-    """Return what the page on the architecture includes: the drawing, and the table."""
-    indented = "\n".join(f"   {line}" for line in draw().splitlines())
-    return f".. raw:: html\n\n{indented}\n\n{table()}"
+def main() -> None:
+    """Write the drawing where a browser shows it, and print the table."""
+    path = Path(__file__).parent / "_generated" / "rooms.html"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(draw(), encoding="utf-8")
+    print(table(), path, sep="\n")
 
 
 def label(room: str) -> str:
@@ -245,3 +247,7 @@ def _draw_box(box: Box, *, is_ground: bool) -> str:
 
 def _listed(rooms: set[str]) -> str:
     return ", ".join(f"``{label(room)}``" for room in sorted(rooms)) or "nothing"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Each recipe of the page ``how-to-add``: its blocks, put into a copy of the source as they say, have their effect."""
+"""Each recipe of CONTRIBUTING, "How to add", has its effect in a copy of the source."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from support.servers import Server
 
 pytestmark = pytest.mark.one_server
 
-PAGE = DOCS / "how-to-add.rst"
-SOURCE = DOCS.parent / "src"
+ROOT = DOCS.parent
+SOURCE = ROOT / "src"
 
 #: A recipe that touches more files is one for which something is described twice.
 MOST_FILES = 3
 
-_SECTION = re.compile(r"^(\S.*)\n-{3,}\n", re.MULTILINE)
+_SECTION = re.compile(r"^(\S.*)\n~{3,}\n", re.MULTILINE)
 _BLOCK = re.compile(
     r"^\.\. code-block:: \w+\n   :caption: ``(\S+)``, (above|below) ``(.+)``\n\n((?:   .*\n|\n)+)", re.MULTILINE
 )
@@ -57,14 +57,15 @@ class Insertion:
 
 def recipes() -> dict[str, list[Insertion]]:
     """Return the insertions of each section of the page."""
-    _, *parts = _SECTION.split(PAGE.read_text(encoding="utf-8") + "\n")
+    page = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
+    _, *parts = _SECTION.split(page.partition("\nHow to add\n---")[2] + "\n")
     return {
         title: [
             Insertion(path, side, anchor, textwrap.dedent(text).strip("\n").splitlines())
             for path, side, anchor, text in _BLOCK.findall(body)
         ]
         + [
-            Insertion(path, "a new file", "", (DOCS / source).read_text(encoding="utf-8").splitlines())
+            Insertion(path, "a new file", "", (ROOT / source).read_text(encoding="utf-8").splitlines())
             for source, path in _NEW_FILE.findall(body)
         ]
         for title, body in zip(parts[::2], parts[1::2], strict=True)

@@ -209,11 +209,12 @@ def test_no_arrow_crosses_a_room() -> None:
             assert any(not any(curve.crosses(box) for box in between) for curve in curves), (room, other)
 
 
-# The page on the architecture
+# The way of an entry in CONTRIBUTING
 
 
-def test_every_file_that_the_page_on_the_architecture_names_exists() -> None:
-    paths = re.findall(r"``([a-z_/]+\.(?:py|lua))``", (DOCS / "architecture.rst").read_text(encoding="utf-8"))
+def test_every_file_on_the_way_of_an_entry_exists() -> None:
+    way = CONTRIBUTING.read_text(encoding="utf-8").partition("\n**Save**")[2].partition("\nHow to add\n")[0]
+    paths = re.findall(r"``([a-z_/]+\.(?:py|lua))``", way)
 
     assert len(paths) > 20
     assert not [path for path in paths if not (PACKAGE / path).is_file() and not (ROOT / path).is_file()]
