@@ -98,6 +98,7 @@ local function commit(key, new)
   local answer = conflict(new, stored, new.claim or claim_id)
   if answer then return next(answer) and answer end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
+  local recorded_run = recorded(new.recorded_run, stored.fire_time)
   local refusal, done = put(broker, new.push)
   if refusal then return refusal end
   local is_deleted = is_ours and not new.score
@@ -108,7 +109,7 @@ local function commit(key, new)
     delete(key, new.name)
     return next(answer) and answer
   end
-  write_meta(key, new.meta, recorded(new.recorded_run, stored.fire_time))
+  write_meta(key, new.meta, recorded_run)
   if new.skipped then redis.call('HSET', key, 'skipped', new.skipped) end
   redis.call('HDEL', key, 'last_error', 'tries', 'failing_since')
   local is_kept = is_ours and new.keep
