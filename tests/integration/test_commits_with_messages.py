@@ -13,6 +13,8 @@ import pytest
 import redis
 from celery import Celery
 from due import save_due, stored
+from edit_ledger import ServerClock, scripts_by_the_clock_at
+from run_site import LEASE, QUEUE, TRACKED, RunSite
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
 
@@ -20,6 +22,7 @@ from redisbeater import ScheduleStore, StoreError
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.model.meta import Score
+from redisbeater.model.run import State
 from redisbeater.store import Claim
 from redisbeater.store.claim import Commitment, CommitResult
 from redisbeater.store.connection import load_script
@@ -253,7 +256,7 @@ def test_whichever_right_is_taken_away_meanwhile_no_message_is_put_in_twice(
             client.execute_command("ACL", "SETUSER", "beat", f"+{command}")
             result = flight.commit(*commitments, is_retry=True)
 
-            assert not (result.unwritten or result.fenced), command
+            assert (result.unwritten, result.fenced) == (set(), []), command
             assert sorted(broker.lpop("q", 100) or []) == names
             ScheduleStore(app).delete_many(names)
     finally:
@@ -372,3 +375,48 @@ def test_an_edit_between_two_commits_of_a_claim_is_noticed(app: Celery, broker: 
 
     assert list(flight.commit(last).changed) == ["a"]
     assert flight.messages == ["a"]
+
+
+# Runs that are sent again
+
+#: The commands of the script, by any of which the user of beat may be kept from the records of runs.
+COMMANDS = sorted({*re.findall(r"(?:call|try)\('([A-Z]+)'", load_script("commit", with_runs=True).text)} - {"TIME"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_whichever_right_is_missing_a_run_that_waited_is_put_in_once(
+    make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, prefix: str, command: str
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "reset", "on", ">secret", "~*", "&*", "+@all")
+    url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+    try:
+        with scripts_by_the_clock_at(client, f"{prefix}clock"):
+            site = RunSite(
+                make_app(**TRACKED, redisbeater_redis_url=url), client, ServerClock(client, f"{prefix}clock")
+            )
+            for name in ("report", "other"):
+                site.create(name)
+                site.send(f"first-{name}", name)
+            site.send("waiting", "other", state=State.BUFFERED)
+            site.start("first-other", name="other")
+            site.finish("first-other", name="other")
+            site.clock.go_on(QUEUE + 1)
+            site.lose_overdue(requeue_in=0)
+
+            for right in (f"-{command}", f"-{command}", "+@all"):
+                send_again(site, right)
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert sorted(broker.lrange("q", 0, -1)) == ["first-report", "waiting"]
+
+
+def send_again(site: RunSite, right: str) -> None:
+    """Send what is due to be sent again, with one right more or less for its commit, until its lease has ended."""
+    claim, taken = site.claim(), site.runs.take(token="", taken="taken")
+    messages = {run.id: ("taken", [("RPUSH", "q", run.id)]) for run in taken}
+    site.client.execute_command("ACL", "SETUSER", "beat", right)
+    with suppress(StoreError):
+        site.store.commit(claim, (), taken, messages=messages, proof=PROOF)
+    site.client.execute_command("ACL", "SETUSER", "beat", "+@all")
+    site.clock.go_on(LEASE)

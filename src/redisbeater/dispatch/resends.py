@@ -147,6 +147,7 @@ class Resends:
                 self._sent = sent
             raise
         self._is_unsure = False
+        self._resources.refused_commits.log(result)
         for run, again, _, push in sent:
             if run.id in result.unsent:
                 continue
@@ -162,10 +163,11 @@ class Resends:
         for each in resends:
             if "gone" in why[each.run.id]:
                 continue
+            done = why[each.run.id].get("done", 0)
             try:
-                if self._resources.broker.needs_one_step:
+                if self._resources.broker.needs_one_step and not done:
                     raise MessageRefused(why[each.run.id].get("rejected", self._resources.broker.one_step.why))
-                self._resources.broker.put(each.push or ())
+                self._resources.broker.put((each.push or ())[done:])
             except Exception as exc:  # redis-py's errors
                 self._failed(each.run, exc)
                 continue

@@ -192,7 +192,8 @@ class CommitResult:
     unproved: set[str] = field(default_factory=set)
     kept: dict[str, str] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
-    #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in.
+    #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in, or
+    #: of which only the first commands came through.
     unsent: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -204,7 +205,10 @@ class CommitResult:
         """Add the reply of the commit script: the places of those commitments that were not written, or in part."""
         for place, stored in reply.items():
             if place == "resent":
-                self.unsent = stored
+                self.reduced.update(
+                    (why["name"], StoreError(why["reduced"])) for why in stored.values() if "reduced" in why
+                )
+                self.unsent = {run_id: why for run_id, why in stored.items() if "done" in why or "reduced" not in why}
             if place in ("resent", "unproved"):
                 continue
             name = commitments[int(place)].entry.name
