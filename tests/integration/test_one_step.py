@@ -139,6 +139,35 @@ def test_a_commit_whose_reply_is_lost_sends_no_run_twice(
     assert sorted(arrived(broker)) == saved
 
 
+def test_a_commit_whose_reply_is_lost_until_another_beat_has_the_entry_says_what_it_does_not_know(
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    broker: redis.Redis,
+    client: redis.Redis,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Proxy(server.port) as proxy:
+        app = make_app(
+            broker_url=server.url(BROKER_DB),
+            redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0",
+            redisbeater_redis_options={"socket_timeout": 0.3},
+            redisbeater_retry_period=0,
+        )
+        scheduler = make_scheduler(app)
+        scheduler.tick()
+        save_due(app, "report", every=3600.0)
+        lost = proxy.lose_reply(b"LPUSH")
+        with suppress(StoreUnavailable):
+            scheduler.tick()
+        assert lost.is_set()
+        client.hset(Context.of(app).redis.keys.entry("report"), "claim", "another")
+        wait_until(lambda: scheduler.tick() is not None and "did not say" in caplog.text, "the next try")
+
+    assert "was not sent" not in caplog.text
+    assert arrived(broker) == ["report"]
+
+
 def edit(app: Celery, name: str, **fields: Any) -> None:
     """Edit an entry when its message is made, which is after its claim and before its commit."""
 
@@ -347,6 +376,76 @@ def test_a_message_of_ten_megabytes_leaves(app: Celery, make_scheduler: MakeSche
 
     assert sorted(arrived(broker)) == ["a", "b", "c"]
     assert min(map(len, broker.lrange("celery", 0, -1))) > 10_000_000
+
+
+def test_an_entry_that_catches_up_long_messages_puts_few_of_them_in_at_once(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis
+) -> None:
+    class Long(Task):
+        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            return super().apply_async(["x" * 1_000_000], kwargs, **options)
+
+    app.task(name="proj.long", base=Long, shared=False)(anything)
+    RedisScheduleEntry(
+        "late", "proj.long", 60.0, app=app, last_run_at=ago(seconds=60 * 30 + 30), coalesce="all", max_runs=30
+    ).save()
+    kept: list[int] = []
+
+    def count(**_: Any) -> None:
+        kept.append(len(kept) - broker.llen("celery"))
+
+    before_task_publish.connect(count)
+    scheduler = make_scheduler(app)
+    wait_until(lambda: scheduler.tick() is not None and stored(app, "late").total_run_count == 30, "all runs")
+
+    ids = [json.loads(text)["headers"]["id"] for text in broker.lrange("celery", 0, -1)]
+    assert len(ids) == len(set(ids)) == 30
+    assert max(kept) <= 4, "megabytes"
+
+
+# Runs that leave in ways of their own
+
+
+class Apart(Task):
+    """A task that sends its messages by a connection of its own."""
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        with self.app.connection_for_write() as own:
+            return super().apply_async(*args, **{**options, "connection": own, "producer": None})
+
+
+@pytest.mark.parametrize("change", [{"args": [2]}, {"enabled": False}], ids=["edited", "disabled"])
+def test_a_run_that_has_left_counts_though_its_entry_is_edited_meanwhile(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, change: dict[str, Any]
+) -> None:
+    app.task(name="proj.apart", base=Apart, shared=False)(anything)
+    scheduler = make_scheduler(app)
+    save_due(app, "report", "proj.apart", every=3600.0, args=[1])
+    edit(app, "report", **change)
+
+    for _ in range(3):
+        scheduler.tick()
+
+    assert arrived(broker) == ["report"]
+    assert stored(app, "report").total_run_count == 1
+
+
+def test_a_run_that_has_left_is_not_said_to_be_unsent_when_its_entry_is_deleted(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.task(name="proj.apart", base=Apart, shared=False)(anything)
+    scheduler = make_scheduler(app)
+    save_due(app, "report", "proj.apart")
+
+    def receiver(**_: Any) -> None:
+        before_task_publish.disconnect(receiver)
+        ScheduleStore(app).delete("report")
+
+    before_task_publish.connect(receiver)
+    scheduler.tick()
+
+    assert arrived(broker) == ["report"]
+    assert "entry 'report' was sent after its lease ended" in caplog.text
 
 
 # When it holds

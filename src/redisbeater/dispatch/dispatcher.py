@@ -281,11 +281,13 @@ class ClaimDispatch:
         counts, fenced = self._resources.counts, {*result.fenced}
         for job in written:
             name = job.claimed.name
-            if name in fenced and job.push is None:
+            if name in fenced and job.has_left:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
+            elif name in result.unsure:
+                logger.warning("entry %r: Redis did not say whether it was sent, and its lease has ended", name)
             elif name in fenced:
                 logger.warning("entry %r was not sent: its lease has ended, or it was deleted", name)
-        recorded = [job for job in written if job.push is None or job.claimed.name not in fenced]
+        recorded = [job for job in written if job.has_left or job.claimed.name not in fenced]
         record_accepted((PlannedEntry(job) for job in recorded if job.push is not None), self.claim, self._resources)
         counts.count_recorded(recorded)
         counts.sent_apart += sum(len(job.plan.runs) for job in recorded if job.push == ())
@@ -368,7 +370,7 @@ class ClaimDispatch:
 
 def _rebased(job: Job, definition: str, meta: str, recorded_run: str) -> Job:
     """Return a job on top of an edit. If its messages are captured, and would be others by now, nothing is sent."""
-    if job.push is not None and not job.sends_alike(definition):
+    if job.push and not job.sends_alike(definition):
         job = job.without_runs()
     return job.rebased_on(definition, meta, recorded_run)
 

@@ -298,6 +298,11 @@ class Job(NamedTuple):
         )
 
     @property
+    def has_left(self) -> bool:
+        """Whether its runs have left before the commit, by the broker's connection or in a way of their own."""
+        return bool(self.plan.runs) and not self.push
+
+    @property
     def gives_up(self) -> bool:
         """Whether its runs have failed so often in a row that the entry is disabled, and nothing is sent."""
         return self.tracking is not None and self.tracking.gives_up

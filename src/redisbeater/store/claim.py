@@ -175,7 +175,8 @@ class Commitment(NamedTuple):
 class CommitResult:
     """The entries that were not committed, or not in full.
 
-    ``fenced`` has the names whose claim was no longer ours. ``changed`` has the entries that others changed since the
+    ``fenced`` has the names whose claim was no longer ours, and ``unsure`` those of them that an earlier call whose reply
+    was lost may have committed. ``changed`` has the entries that others changed since the
     claim, by name: definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused
     while it took others, and why; ``reduced`` those of which it took no log and no records of runs.
 
@@ -190,6 +191,7 @@ class CommitResult:
     reduced: dict[str, StoreError] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     unproved: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
     kept: dict[str, str] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
     #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in, or
@@ -220,6 +222,7 @@ class CommitResult:
                 self.kept[name] = stored["kept"]
             if "fenced" in stored:
                 self.fenced.append(name)
+                self.unsure.update({name} if "unsure" in stored else ())
             elif "rejected" in stored:
                 self.rejected[name] = stored["rejected"]
             elif "unproved" in stored:

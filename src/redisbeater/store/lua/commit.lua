@@ -35,7 +35,7 @@
 -- ARGV[10] here      number of the database of the schedule
 -- ARGV[11..] push    the commands that put messages into the broker, one argument after the other
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the
---      claim is not ours any more, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
+--      claim is not ours any more, with unsure: true where an earlier call may have written it, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
 --      broker is another server, or {rejected: why the broker refused its message}; of those that were written in part,
 --      {reduced: why} or {done: how many commands of its messages}, and of those that stay claimed, {kept: by what}.
 --      unproved: the error, empty: the broker is another server; resent: the same of runs by id, with the name of the
@@ -89,7 +89,7 @@ local function conflict(new, stored, claim)
   local is_written = not stored.claim and (stored.meta == new.meta or not new.meta or is_deleted)
   if is_retry == '1' and is_written then return {} end
   if is_retry == '1' and stored.claim ~= claim and is_kept_by(claim_id, stored) then return {kept = stored.claim} end
-  if stored.claim ~= claim then return {fenced = true} end
+  if stored.claim ~= claim then return {fenced = true, unsure = is_retry == '1' or nil} end
   if digest(stored) == new.seen then return nil end
   return {definition = stored.definition, meta = stored.meta, recorded_run = stored.recorded_run}
 end
