@@ -35,12 +35,12 @@
 -- ARGV[10] here      number of the database of the schedule
 -- ARGV[11..] push    the commands that put messages into the broker, one argument after the other
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the
---      claim is not ours any more, with unsure: true where an earlier call may have written it, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
---      broker is another server, or {rejected: why the broker refused its message}; of those that were written in part,
---      {reduced: why} or {done: how many commands of its messages}, and of those that stay claimed, {kept: by what}.
---      unproved: the error, empty: the broker is another server; resent: the same of runs by id, with the name of the
---      entry of one that was written in part; {gone: true} of one that another beat has taken since, or that needs no
---      message any more
+--      claim is not ours any more, with unsure: true where an earlier call may have written it, {definition, meta,
+--      recorded_run}, as another writer left them, {unproved: true}, the broker is another server, or {rejected: why
+--      the broker refused its message}; of those that were written in part, {reduced: why} or {done: how many commands
+--      of its messages}, and of those that stay claimed, {kept: by what}. unproved: the error, empty: the broker is
+--      another server; resent: the same of runs by id, with the name of the entry where one was written in part, and
+--      {gone: true} of one that another beat has taken since, or that needs no message any more
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_retry, runs, proof, there, here = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
