@@ -205,10 +205,10 @@ COMMIT = (
         first=("integration/test_one_step.py",),
     ),
     Mutant(
-        name="resend-that-stays-listed",
+        name="resend-that-can-be-taken-again",
         path="store/lua/runs/with_commit.lua",
-        old="  redis.call('ZREM', prefix .. ':resend', run.key)\n  redis.call('HSET'",
-        new="  redis.call('HSET'",
+        old="  redis.call('HSET', run.key, 'state', 'SENT')\n  return nil, done",
+        new="  return nil, done",
         harm="Without a right to the records of runs, a run that was lost is sent again with each lease.",
         first=("integration/test_commits_with_messages.py",),
     ),

@@ -31,8 +31,9 @@ local function record_first_send(run)
   if exists(prefix, run.name) then count(prefix .. run.name, 'n.sent') end
 end
 
--- Put the message of a run that was taken into the broker, if it is taken by nothing else since, and list it no longer.
--- Return why not; nil: it is there, or was before. The second answer is how many commands came through, if not all.
+-- Put the message of a run that was taken into the broker, if it is taken by nothing else since. From then on nobody
+-- takes it. Return why not; nil: it is there, or was before. The second answer: how many commands came through, if not
+-- all did.
 local function put_resent(run, new, broker)
   if ARGV[6] == '1' and not run.taken and run.attempt == new.attempt then return nil end
   local is_ours = run.taken == new.taken and run.attempt == new.attempt
@@ -40,7 +41,6 @@ local function put_resent(run, new, broker)
   local refusal, done = put(broker, new.push)
   if refusal then return refusal end
   redis.call('HDEL', run.key, 'taken')
-  redis.call('ZREM', prefix .. ':resend', run.key)
   redis.call('HSET', run.key, 'state', 'SENT')
   return nil, done
 end
@@ -68,7 +68,6 @@ end
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
 local function record_all_resent(answers, broker)
   answers.resent = {}
-  if #tracking.resent > 0 then need_rights(KEYS[5], 'ZREM') end
   for _, new in ipairs(tracking.resent) do
     local run = read_run(prefix .. ':run:' .. new.id)
     if run and new.push then
