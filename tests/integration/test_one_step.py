@@ -235,7 +235,7 @@ def test_a_queue_that_is_no_list_holds_up_no_other(
 
 def test_a_queue_without_rights_is_sent_to_by_the_brokers_connection(
     make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, client: redis.Redis, server: Server,
-    prefix: str, monkeypatch: pytest.MonkeyPatch,
+    prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     rights = ["~" + prefix + "*", "~redisbeater.proof.*", "~celery", "&*", "+@all"]
     client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", *rights)
@@ -258,6 +258,30 @@ def test_a_queue_without_rights_is_sent_to_by_the_brokers_connection(
 
     assert arrived(broker) == ["open"]
     assert sorted(arrived(broker, "closed")) == ["closed-0", "closed-1", "closed-2"]
+    assert caplog.text.count("has no right to the queue 'closed'") == 1
+    assert "grant it ~closed" in caplog.text
+
+
+def test_a_beat_that_must_send_in_one_step_says_which_right_to_a_queue_it_lacks(
+    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, client: redis.Redis, server: Server,
+    prefix: str,
+) -> None:  # fmt: skip
+    rights = ["~" + prefix + "*", "~redisbeater.proof.*", "~celery", "&*", "+@all"]
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", *rights)
+    try:
+        url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+        app = make_app(redisbeater_redis_url=url, broker_url=server.url(BROKER_DB), redisbeater_one_commit=True)
+        scheduler = make_scheduler(app)
+        save_due(app, "report", options={"queue": "closed"})
+
+        scheduler.tick()
+
+        assert "grant the user of the schedule ~closed" in (ScheduleStore(app).get("report").last_error or "")
+        scheduler.close()
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert arrived(broker, "closed") == []
 
 
 def test_the_other_messages_of_a_run_go_to_queues_without_rights_as_well(

@@ -344,18 +344,28 @@ class ClaimDispatch:
 
     def _reject(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send by another way what the user of the schedule may not put in; release what the broker has refused."""
-        can_put = not self._broker.needs_one_step
-        closed = [job for job in jobs if can_put and lacks_right(StoreError(result.rejected[job.claimed.name]))]
-        self._broker.one_step.closed_keys.update((job.push or ())[0][1] for job in closed)
-        self._put(closed)
+        closed = {job.claimed.name: job for job in jobs if lacks_right(StoreError(result.rejected[job.claimed.name]))}
+        if not self._broker.needs_one_step:
+            for job in closed.values():
+                self._remember_closed((job.push or ())[0][1])
+            self._put([*closed.values()])
+            jobs = [job for job in jobs if job.claimed.name not in closed]
         for job in jobs:
-            if job in closed:
-                continue
             if job.claimed.claim:
                 self._batch.end_catch_up(PlannedEntry(job))
             else:
-                error = MessageRefused(result.rejected[job.claimed.name])
+                hint = (
+                    f"; grant the user of the schedule ~{(job.push or ())[0][1]}" if job.claimed.name in closed else ""
+                )
+                error = MessageRefused(result.rejected[job.claimed.name] + hint)
                 self._refusals.release_refused(Refusal(error=error, entry=job.claimed))
+
+    def _remember_closed(self, key: str) -> None:
+        """Keep the key of a queue to which the user of the schedule has no right, and log it."""
+        if key not in self._broker.one_step.closed_keys:
+            line = "the user of the schedule has no right to the queue %r, its runs leave before their commit; grant it ~%s"
+            logger.warning(line, key, key)
+            self._broker.one_step.closed_keys.add(key)
 
     def _follow_up(self, jobs: Iterable[Job]) -> None:
         """Log entries that were disabled after failures, and keep which runs are to be asked to stop."""
