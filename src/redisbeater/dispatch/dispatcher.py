@@ -354,16 +354,16 @@ class ClaimDispatch:
             if job.claimed.claim:
                 self._batch.end_catch_up(PlannedEntry(job))
             else:
-                hint = (
-                    f"; grant the user of the schedule ~{(job.push or ())[0][1]}" if job.claimed.name in closed else ""
-                )
-                error = MessageRefused(result.rejected[job.claimed.name] + hint)
+                why = result.rejected[job.claimed.name]
+                if job.claimed.name in closed:
+                    why = f"{why}; grant the user of the schedule ~{(job.push or ())[0][1]}"
+                error = MessageRefused(why)
                 self._refusals.release_refused(Refusal(error=error, entry=job.claimed))
 
     def _remember_closed(self, key: str) -> None:
         """Keep the key of a queue to which the user of the schedule has no right, and log it."""
         if key not in self._broker.one_step.closed_keys:
-            line = "the user of the schedule has no right to the queue %r, its runs leave before their commit; grant it ~%s"
+            line = "the schedule's user has no right to the queue %r, its runs leave before their commit; grant it ~%s"
             logger.warning(line, key, key)
             self._broker.one_step.closed_keys.add(key)
 

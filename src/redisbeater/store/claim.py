@@ -175,10 +175,10 @@ class Commitment(NamedTuple):
 class CommitResult:
     """The entries that were not committed, or not in full.
 
-    ``fenced`` has the names whose claim was no longer ours, and ``unsure`` those of them that an earlier call whose reply
-    was lost may have committed. ``changed`` has the entries that others changed since the
-    claim, by name: definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused
-    while it took others, and why; ``reduced`` those of which it took no log and no records of runs.
+    ``fenced`` has the names whose claim was no longer ours, and ``unsure`` those of them that an earlier call whose
+    reply was lost may have committed. ``changed`` has the entries that others changed since the claim, by name:
+    definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused while it took
+    others, and why; ``reduced`` those of which it took no log and no records of runs.
 
     Of those with messages, the broker has ``rejected`` some, and says why; ``unproved`` are those that cannot be put
     into it with the commit, because it seems to be another server. Of those that are ``begun`` the first commands came
