@@ -143,6 +143,8 @@ class RedisScheduler(Scheduler):
         if self.is_served:
             beat.notifier.listen()
         try:
+            if not beat.leadership.is_leader and beat.broker.must_not_lead:
+                return self._stand_by()
             if not (beat.leadership.renew() or beat.leadership.acquire(self._begin_to_lead, self._when_lock_lost())):
                 return self._stand_by()
             beat.heartbeat.lead(has_lock=bool(beat.leadership.token))

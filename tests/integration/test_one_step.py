@@ -25,6 +25,7 @@ from redisbeater.beat.heartbeat import PERIOD_SECONDS
 from redisbeater.broker import connection
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
+from redisbeater.store.keys import LOCK_RELEASED
 
 pytestmark = [
     pytest.mark.one_server,
@@ -597,6 +598,24 @@ def test_a_beat_that_must_send_in_one_step_does_not_lead_where_it_cannot(
     assert stored(app, "report").total_run_count == 0
     refusal = "refusing to lead: redisbeater_one_commit = True, but the broker is another server"
     assert [record.getMessage() for record in caplog.records if "refusing" in record.getMessage()] == [refusal]
+
+
+def test_a_beat_that_cannot_send_in_one_step_leaves_the_lock_alone_until_it_can(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    app = make_app(broker_url=f"redis://{LOOPBACK}:1/0", redisbeater_one_commit=True)
+    scheduler = make_scheduler(app)
+    subscription = client.pubsub(ignore_subscribe_messages=True)
+    subscription.subscribe(Context.of(app).redis.keys.changes)
+    subscription.get_message(timeout=5)
+
+    for _ in range(5):
+        scheduler.tick()
+
+    released = 0
+    while (message := subscription.get_message(timeout=0.2)) is not None:
+        released += message["data"] == LOCK_RELEASED
+    assert released == 1, "its own message would wake it at once, again and again"
 
 
 def test_a_beat_that_must_send_in_one_step_waits_while_the_broker_is_away(

@@ -116,6 +116,11 @@ class Broker:
         return self._unavailable_since is not None
 
     @property
+    def must_not_lead(self) -> bool:
+        """Whether a beat that does not lead must leave the lock alone: runs could not leave as they must."""
+        return self.needs_one_step and self.is_unavailable
+
+    @property
     def away_seconds(self) -> float:
         """For how long it has been unavailable; 0 while it is available."""
         return 0.0 if self._unavailable_since is None else host_seconds() - self._unavailable_since
