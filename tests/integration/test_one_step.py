@@ -656,6 +656,36 @@ def test_a_proof_that_is_gone_makes_beat_send_by_its_own_connection_and_prove_on
     assert (arrived(broker), len(sent)) == (["first", "second"], 1)
 
 
+@pytest.mark.parametrize("when", ["before a message", "before a commit"])
+def test_a_proof_that_does_not_come_through_sends_no_run_before_its_commit(
+    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server, when: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    with Proxy(server.port) as proxy:
+        url = f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}"
+        app = make_app(broker_url=url, redisbeater_publish_timeout=1.0)
+        scheduler = make_scheduler(app)
+        sent = by_beats_connection(scheduler, monkeypatch)
+        scheduler.tick()
+        save_due(app, "report", every=3600.0)
+        monkeypatch.setattr(connection, "PROOF_SECONDS", 0.0)
+        lost = []
+
+        def lose(**_: Any) -> None:
+            lost.append(proxy.lose_reply(b"redisbeater.proof"))
+            before_task_publish.disconnect(lose)
+
+        if when == "before a message":
+            lose()
+        else:
+            before_task_publish.connect(lose, weak=False)
+        wait_until(lambda: scheduler.tick() is not None and arrived(broker) == ["report"], "the run")
+
+    assert lost[0].is_set()
+    assert not sent
+    assert stored(app, "report").total_run_count == 1
+
+
 # Lost and buffered runs
 
 

@@ -254,7 +254,14 @@ class ClaimDispatch:
         while self._batch.done:
             self._put([job for job in self._batch.done.values() if self._must_leave_before(job)])
             done = list(self._batch.done.values())
-            result = self._commit_once(done)
+            try:
+                proof = Proof(*self._broker.proof()) if any(job.push for job in done) else None
+            except StoreError:
+                raise
+            except Exception as exc:  # redis-py's errors: where the broker is, nobody knows
+                self._put_back([job for job in done if job.push], exc)
+                continue
+            result = self._commit_once(done, proof)
             self._batch.done = {}
             self._put_rest(done, result)
             self._resources.refused_commits.log(result)
@@ -267,8 +274,7 @@ class ClaimDispatch:
             self._send_unproved([job for job in done if job.claimed.name in result.unproved])
             self._reject([job for job in done if job.claimed.name in result.rejected], result)
 
-    def _commit_once(self, done: Sequence[Job]) -> CommitResult:
-        proof = Proof(*self._broker.proof()) if any(job.push for job in done) else None
+    def _commit_once(self, done: Sequence[Job], proof: Proof | None) -> CommitResult:
         commitments = [_commitment(job) for job in done]
         try:
             return self._store.commit(self.claim, commitments, proof=proof, is_retry=self._is_unsure)
@@ -323,14 +329,18 @@ class ClaimDispatch:
         try:
             self._broker.put(command for job in jobs for command in job.push or ())
         except Exception as exc:  # redis-py's errors; which messages have left is unknown
-            for job in jobs:
-                done.pop(job.claimed.key, None)
-                self._batch.mark_in_flight(PlannedEntry(job))
-            self._refusals.retry_one_by_one(exc, None)
+            self._put_back(jobs, exc)
             return
         record_accepted(map(PlannedEntry, jobs), self.claim, self._resources)
         self._resources.counts.sent_apart += sum(len(job.plan.runs) for job in jobs)
         done.update((job.claimed.key, job._replace(push=None)) for job in jobs)
+
+    def _put_back(self, jobs: Iterable[Job], error: Exception) -> None:
+        """Send jobs again that are not committed, as after a flush that has failed."""
+        for job in jobs:
+            self._batch.done.pop(job.claimed.key, None)
+            self._batch.mark_in_flight(PlannedEntry(job))
+        self._refusals.retry_one_by_one(error, None)
 
     def _put_rest(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send the other messages of runs of which only the first came through, by the broker's own connection."""

@@ -134,9 +134,15 @@ class Resends:
         """Record the runs that were sent. While Redis takes no records the next pass does it, and sends no others."""
         if not self._sent:
             return
+        messages = {each.run.id: (each.taken, each.push) for each in self._sent if each.push}
+        try:
+            proof = Proof(*self._resources.broker.proof()) if messages else None
+        except StoreError:
+            raise
+        except Exception as exc:  # redis-py's errors
+            self._resources.broker.mark_unavailable(exc)
+            return
         sent, self._sent = self._sent, []
-        messages = {each.run.id: (each.taken, each.push) for each in sent if each.push}
-        proof = Proof(*self._resources.broker.proof()) if messages else None
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
                 runs = [each.run for each in sent]
