@@ -257,8 +257,9 @@ class Replan:
             return edit
         if not inherits_other and snapshot.rules.split() == [before.now.get(name, "") for name in names]:
             return edit
+        policy = ResolvedPolicy.of(definition, defaults)
         with before.read(snapshot, names) as (timetable, end):
-            moved = _Moved(timetable, ResolvedPolicy.of(definition, defaults), snapshot, meta)
+            moved = _Moved(timetable, policy, snapshot, meta)
             score = moved.score(definition, end, is_from_last=inherits_other, was_claimed=self.name in before.claimed)
             skip = definition.skip and tuple(sorted(filter(None, map(moved.skipped, definition.skip))))
         if inherits_other or skip == definition.skip:

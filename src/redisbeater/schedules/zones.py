@@ -450,6 +450,7 @@ class ZoneRules:
             offsets = tuple((int(at), int(seconds)) for at, seconds in stored["offsets"])
             found = cls(offsets=offsets, until=int(stored["until"]), beat=str(stored["beat"]))
             found.zone("UTC")
+            _ = [timezone(timedelta(seconds=seconds)) for _, seconds in offsets]  # less than a day
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error):
             return None
         return found
