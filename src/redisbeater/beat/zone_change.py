@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -21,7 +19,7 @@ from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zones import SAME_RULES, ZoneRules, read_zone, rules_of, zone_name
-from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.store import Claim, ClaimedEntry, this_program
 from redisbeater.store.keys import SEVERAL
 from redisbeater.store.records import AGAIN, LISTED
 from redisbeater.times import duration_words
@@ -93,7 +91,7 @@ class ZoneChange:
         self._context = context
         self._wanted = zone_name(context.zone) or ""
         self._zone = self._wanted
-        self._beat = f"{socket.gethostname()}:{os.getpid()}"
+        self._beat = this_program()
         self._before = Before(zone=self._wanted, codec=context.codec)
         self._stored = StoredRules()
         #: The entries still to be planned again; None: there is no change.
@@ -257,7 +255,7 @@ class ZoneChange:
         """Return the rules of zones by the data of this host."""
         year = datetime.now(timezone.utc).year
         found = {name: _zone_of(name) for name in zones if name not in ("", "UTC")}
-        return {name: rules_of(zone, year) for name, zone in found.items() if zone is not None}
+        return {name: replace(rules_of(zone, year), beat=self._beat) for name, zone in found.items() if zone}
 
     def _check_data(self, own: Mapping[str, ZoneRules]) -> None:
         """Log which zones have other rules on the disk by now: a process reads each zone once."""

@@ -24,7 +24,7 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zones import SAME_RULES, PlannedBy, zone_name
-from redisbeater.store import KEEP_DELETED, Snapshot
+from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 
 logger = get_logger(__name__)
 
@@ -174,7 +174,7 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
         return
     records_zone = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
     zone, is_beat = (zone_name(context.zone) if records_zone else ""), any(edit.is_replanned for edit in edits)
-    planned_by = PlannedBy(edits[0].snapshot.now.year, zone or "", is_beat=is_beat)
+    planned_by = PlannedBy(edits[0].snapshot.now.year, this_program(), zone or "", is_beat=is_beat)
     changes = [edit.change_by(planned_by, context.in_zone(edit.snapshot.zone).zone) for edit in edits]
     refused = context.redis.save(changes, planned_by=planned_by.text)
     warn_of_rules(refused.pop("", ""), [change.name for change in changes])

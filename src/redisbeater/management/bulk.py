@@ -32,7 +32,7 @@ from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import PlannedBy, zone_name
-from redisbeater.store import SAVE_PAGE, Change, pages
+from redisbeater.store import SAVE_PAGE, Change, pages, this_program
 
 logger = get_logger(__name__)
 
@@ -372,7 +372,7 @@ class Bulk:
         ]
         defaults = context.in_zone(self._zone).defaults
         is_first = not self._zone and any(each.template.definition.follows_app_zone for each in new)
-        planned_by = PlannedBy(now.year, (zone_name(context.zone) or "") if is_first else "")
+        planned_by = PlannedBy(now.year, this_program(), (zone_name(context.zone) or "") if is_first else "")
         is_logged = self._logs_creation
         lines = [self._author.line("created", state=state) if is_logged else "" for state in ("disabled", None)]
         changes = [

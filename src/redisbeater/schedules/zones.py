@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
-import socket
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -444,7 +442,7 @@ class ZoneRules:
 
     @classmethod
     def from_text(cls, text: str) -> ZoneRules | None:
-        """Read rules that are stored; None: another program has written something else there."""
+        """Return stored rules, or None if another program has written something else there."""
         try:
             stored = json.loads(text)
             offsets = tuple((int(at), int(seconds)) for at, seconds in stored["offsets"])
@@ -502,7 +500,6 @@ def rules_of(zone: tzinfo, year: int) -> ZoneRules:
     return ZoneRules(
         offsets=tuple((int(at.timestamp()), int(offset.total_seconds())) for at, offset in offsets),
         until=int(end.timestamp()),
-        beat=f"{socket.gethostname()}:{os.getpid()}",
     )
 
 
@@ -511,12 +508,13 @@ class PlannedBy:
 
     Arguments:
         year: the current one.
+        program: host and process of this program.
         zone: the zone of entries without their own, to be stored if none is.
         is_beat: whether a beat plans entries again: nobody has to look at them after that.
     """
 
-    def __init__(self, year: int, zone: str = "", *, is_beat: bool = False) -> None:
-        self._year, self._zone, self._is_beat = year, zone, is_beat
+    def __init__(self, year: int, program: str = "", zone: str = "", *, is_beat: bool = False) -> None:
+        self._year, self._program, self._zone, self._is_beat = year, program, zone, is_beat
         self._rules: dict[str, ZoneRules] = {}
 
     def marks(self, names: Iterable[str]) -> tuple[str, str]:
@@ -524,7 +522,8 @@ class PlannedBy:
         zones = sorted(names)
         for name in zones:
             if name not in self._rules:
-                self._rules[name] = rules_of(read_zone(name, "timezone"), self._year)
+                rules = rules_of(read_zone(name, "timezone"), self._year)
+                self._rules[name] = replace(rules, beat=self._program)
         return " ".join(zones), " ".join(self._rules[name].id for name in zones)
 
     @property
