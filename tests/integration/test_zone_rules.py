@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -27,6 +28,9 @@ from redisbeater.editing.compare_and_set import write_page
 from redisbeater.management.operator_store import OperatorStore
 
 HOUR = timedelta(hours=1)
+
+#: How many entries of one zone a schedule has at most in these tests.
+ENTRIES = 100_000
 
 
 class Host:
@@ -52,7 +56,7 @@ class Host:
         """Let a beat lead until all entries are planned by its rules; it does not end."""
         beat = self.beat(**settings)
         self.tick(beat)
-        self.tick_until(beat, self._is_finished, "the change is finished")
+        self.tick_until(beat, self.is_finished, "the change is finished")
         return beat
 
     def beat(self, **settings: Any) -> RedisScheduler:
@@ -68,12 +72,12 @@ class Host:
     def tick_until(self, beat: RedisScheduler, condition: Callable[[], Any], what: str) -> None:
         """Let a beat work, as its service does, until something is so."""
         with self.data():
-            wait_until(lambda: condition() or beat.tick(), what)
+            wait_until(lambda: condition() or beat.tick(), what, seconds=600)
 
     def data(self) -> AbstractContextManager[None]:
         return zone_data(self._folder)
 
-    def _is_finished(self) -> bool:
+    def is_finished(self) -> bool:
         rules = self._client.hkeys(f"{self._prefix}:zone-rules")
         return ":listed" in rules and not any(" " in field or field == ":again" for field in rules)
 
@@ -364,3 +368,35 @@ def test_a_key_of_another_type_is_left(west: Host, client: redis.Redis, prefix: 
     assert client.type(f"{prefix}:zone-rules") == "set"
     assert due(app, "report") > now()
     client.delete(f"{prefix}:zone-rules")
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+def test_a_hundred_thousand_entries_are_planned_again_while_another_one_runs_on_time(
+    west: Host, east: Host, app: Celery, make_app: Callable[..., Celery]
+) -> None:
+    west.lead().close()
+    with west.data():
+        writer = make_app()
+        entry = RedisScheduleEntry("e", "proj.work", daily(), timezone=VANCOUVER, app=writer)
+        with ScheduleStore(writer).bulk() as bulk:
+            for number in range(ENTRIES):
+                bulk.upsert(
+                    RedisScheduleEntry(f"e{number}", "proj.work", entry.schedule, timezone=VANCOUVER, app=writer)
+                )
+    before = {f"e{number}": due(app, f"e{number}") for number in range(0, ENTRIES, 997)}
+    RedisScheduleEntry("often", "proj.work", 0.5, app=app).save()
+    beat, began = east.beat(), time.monotonic()
+    late: list[float] = []
+
+    def is_done() -> bool:
+        status = OperatorStore(app).status()
+        late.append(status.oldest.total_seconds())
+        return len(late) > 5 and east.is_finished()
+
+    east.tick(beat)
+    east.tick_until(beat, is_done, "all are planned again")
+
+    print(f"{ENTRIES:,} entries in {time.monotonic() - began:.1f} s; the other one at most {max(late):.2f} s late")
+    assert {before[name] - due(app, name) for name in before} == {HOUR}
+    assert max(late) < 5
