@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.compare_and_set import write_page
-from redisbeater.editing.edit import Author, Edit
+from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
@@ -307,11 +307,9 @@ class ZoneChange:
 
     def _replan(self, page: list[str]) -> list[str]:
         """Plan a page of entries again; return those on which others are at work."""
-        zones = ", ".join(self._before.rules)
-        author = Author(by=f"beat {self._beat}", note=f"other rules of {shown(zones, 200)}")
         decoder = self._context.reader.codec
         changes = [
-            Replan(name=name, before=self._before, decoder=decoder, author=author) for name in dict.fromkeys(page)
+            Replan(name=name, before=self._before, decoder=decoder, beat=self._beat) for name in dict.fromkeys(page)
         ]
         result = write_page(self._context, changes, only_differing=True)
         self._log(result.written)

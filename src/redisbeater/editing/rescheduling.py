@@ -227,13 +227,13 @@ class Replan:
     Attributes:
         before: by what the entry was planned.
         decoder: reads its schedule; one that remembers what it has read is much faster for many entries.
-        author: who has changed the rules, for the log of the entry.
+        beat: who plans it again, for the log of the entry.
     """
 
     name: str
     before: Before
     decoder: Decoder
-    author: Author | None = None
+    beat: str = ""
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored; ``defaults`` have the new zone.
@@ -249,8 +249,8 @@ class Replan:
         before, names = self.before, sorted(definition.zones(defaults.zone))
         before.zones.update(names)
         inherits_other = before.inherits_other and definition.follows_app_zone
-        is_by_others = not before.rules.keys().isdisjoint(names)
-        if not (inherits_other or is_by_others):
+        others = before.rules.keys() & set(names)
+        if not (inherits_other or others):
             return edit
         if snapshot.is_claimed:
             before.claimed.add(self.name)
@@ -262,11 +262,12 @@ class Replan:
             moved = _Moved(timetable, policy, snapshot, meta)
             score = moved.score(definition, end, is_from_last=inherits_other, was_claimed=self.name in before.claimed)
             skip = definition.skip and tuple(sorted(filter(None, map(moved.skipped, definition.skip))))
+        author = Author(f"beat {self.beat}", f"other rules of {', '.join(sorted(others))}") if others else None
+        edit = replace(edit, score=score, is_replanned=bool(others), author=author)
         if inherits_other or skip == definition.skip:
-            return replace(edit, score=score, is_replanned=is_by_others, author=self.author if is_by_others else None)
+            return edit
         after = definition._replace(skip=skip)
-        text = after.to_text(codec)
-        return replace(edit, definition=after, text=text, score=score, is_replanned=True, author=self.author)
+        return replace(edit, definition=after, text=after.to_text(codec))
 
 
 class _Moved(NamedTuple):
