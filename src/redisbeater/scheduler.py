@@ -159,6 +159,7 @@ class RedisScheduler(Scheduler):
         beat.repair.step(self.setup_schedule)
         beat.monitor.step()
         beat.edits.step()
+        beat.zone_change.step()
         return self._wait()
 
     def _finish_earlier_dispatch(self) -> None:
@@ -209,6 +210,7 @@ class RedisScheduler(Scheduler):
     def _stand_by(self) -> float:
         beat = self._beat
         beat.heartbeat.stand_by()
+        beat.zone_change.compare_as_standby()
         beat.broker.retry_for_standby()
         delay = min(beat.max_wait, beat.leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
@@ -236,7 +238,7 @@ class RedisScheduler(Scheduler):
             return
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
-                claim = self._claim()
+                claim = beat.zone_change.without_held(self._claim())
                 self._dispatch = beat.dispatcher.dispatch(claim) if claim.entries else None
         except LockNotOwnedError:
             beat.counts.count_claim("fenced")
@@ -309,7 +311,9 @@ class RedisScheduler(Scheduler):
 
     def _wait(self) -> float:
         beat = self._beat
-        delay = 0.0 if beat.monitor.is_behind else max(self._look_at - host_seconds(), 0.0)
+        delay = (
+            0.0 if beat.monitor.is_behind or beat.zone_change.is_behind else max(self._look_at - host_seconds(), 0.0)
+        )
         if not self.is_served or not delay:
             return delay
         with beat.passes.waiting():
@@ -317,6 +321,7 @@ class RedisScheduler(Scheduler):
         beat.counts.count_wakeup("message" if messages else "poll")
         if messages:
             beat.edits.record(messages)
+            beat.zone_change.note(messages)
             self._look_at = 0.0
         return 0.0
 

@@ -80,6 +80,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "leader", _leader(beat, found, view)
     for beat in found.standbys:
         yield "standby", f"{beat.name}{_application(beat, found)} (seen {_seconds(view, beat)} ago)"
+        if text := beat.rules_words(found.leader_name):
+            yield "zones", f"zone-rules-differ: {text}"
     yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
     states = f"broken {found.broken:,}, not sent {found.failing:,}"
     if found.leaders:

@@ -41,6 +41,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
+    "zone-rules-differ": ("error", "beats whose hosts have different rules of a zone"),
     "dst-gap": ("warning", "a fire time within a year that the clocks skip"),
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
     "overlaps-self": ("warning", "runs that take longer than the time between two fire times"),
