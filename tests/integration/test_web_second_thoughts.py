@@ -12,6 +12,7 @@ from celery import Celery
 from web_site import BEARER, browse, undo
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.dashboard import header
 
 pytestmark = [
     pytest.mark.one_server,
@@ -104,17 +105,64 @@ def test_a_filter_that_is_none_changes_nothing(app: Celery, store: ScheduleStore
     assert "did you mean 'disabled'?" in answer.json()["error"]
 
 
-def test_all_that_match_fit_into_the_form_that_asks(app: Celery, store: ScheduleStore) -> None:
+def hidden(page: str) -> dict[str, str]:
+    """The hidden fields of the form of a question."""
+    form = page[page.index("data-still") : page.index("</form>", page.index("data-still"))]
+    return {name: unescape(text) for name, text in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)}
+
+
+def many(app: Celery, store: ScheduleStore, number: int) -> None:
     with store.bulk() as bulk:
-        for number in range(240):
-            bulk.upsert(RedisScheduleEntry(f"{number:03}{'ä' * 200}", "shop.report", 60.0, app=app))
+        for each in range(number):
+            bulk.upsert(RedisScheduleEntry(f"{each:04}{'ä' * 200}", "shop.report", 60.0, app=app))
+
+
+def test_a_change_of_all_that_match_goes_on_until_none_is_left(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(app, store, 1_450)
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.PIECE", 500)
+    deleted: list[str] = []
     web = browse(app)
-    page = web.post("/entries/disable", data={"all": "1", "q": "ä"}).text
-    names = [unescape(name) for name in re.findall(r'type="hidden" name="name" value="([^"]*)"', page)]
-    assert f"240 match; one form changes the first {len(names)}." in page
-    answer = web.post("/entries/disable", data={"name": names, "confirm": "1"})
-    assert answer.status_code == 200
-    assert store.views(1, 1, states=["disabled"]).total == len(names) > 100
+    page = web.post("/entries/disable", data={"all": "1", "state": "enabled", "until": "2h", "note": "moving"}).text
+    assert "<h1>Disable 1,450 entries?</h1>" in page
+    forms = []
+    while "data-still" in page:
+        forms.append(re.findall(r"<h1>([^<]*)</h1>", page)[0])
+        page = web.post("/entries/disable", data={"until": "2h", "note": "moving", **hidden(page)}).text
+        if not deleted:
+            deleted.append(f"1449{'ä' * 200}")
+            store.delete(deleted[0])
+    assert forms == ["Disable 1,450 entries?", *(f"Disabled {done} of 1,450" for done in ("500", "1,000"))]
+    assert "<h1>Disabled 1,449 of 1,450</h1>" in page, "one was deleted meanwhile, which is said"
+    assert deleted[0] in unescape(page)
+    assert store.views(1, 1, states=["disabled"]).total == 1_449
+    assert store.log(f"0000{'ä' * 200}")[0].details["note"] == "moving"
+
+
+def test_a_change_of_many_has_one_undo(app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(app, store, 250)
+    store.disable(f"0000{'ä' * 200}")
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
+    web = browse(app)
+    page = web.post("/entries/disable", data={"all": "1"}).text
+    while "data-still" in page:
+        page = web.post("/entries/disable", data=hidden(page)).text
+    assert "Disabled 250 entries." in page
+    assert "Enabled 249 entries." in undo(web, page)
+    assert store.views(1, 1, states=["disabled"]).total == 1
+
+
+def test_the_rest_of_a_change_is_for_its_person_and_ends(app: Celery, store: ScheduleStore) -> None:
+    many(app, store, 150)
+    people = header("X-User", trusted=["192.0.2.7"])
+    web, other = (browse(app, auth=people, headers={"X-User": name, "X-Redisbeater": "1"}) for name in ("anna", "bert"))
+    form = hidden(web.post("/entries/disable", data={"all": "1"}).text)
+    assert other.post("/entries/disable", data=form).status_code == 409
+    assert web.post("/entries/disable", data=form).status_code == 200
+    again = web.post("/entries/disable", data=form)
+    assert (again.status_code, "select the entries again" in again.text) == (409, True)
 
 
 def test_only_a_page_of_the_enabled_entries_is_read(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -146,6 +147,23 @@ class Undo:
     former: Mapping[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """A change of many entries that one form after the other makes, each for some seconds: what is left of it.
+
+    Attributes:
+        names: the entries that are left, of those that matched at the question: the change may change what matches.
+        done: how many were changed.
+        errors: why others were not, by name.
+        former: what undoes it, as :class:`Undo` has it.
+    """
+
+    names: Sequence[str]
+    done: int = 0
+    errors: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, Any] = field(default_factory=dict)
+
+
 #: What a message tells: that all of it was done, that there is something to know, or that it was not done.
 Tone = Literal["good", "warn", "bad"]
 
@@ -202,6 +220,29 @@ async def keep_undo(req: PageRequest, undo_id: str, undo: Undo | None) -> None:
         await run_in_threadpool(req.site.page_keys.forget_undo, undo_id)
     else:
         await _keep(req, undo_id, _record(req, "", undo), UNDO_SECONDS)
+
+
+async def read_rest(req: PageRequest, rest_id: str) -> Rest:
+    """Return what is left of a change of this person.
+
+    Raises:
+        HTTPException: 409, all of it is done, or its hour is over.
+    """
+    found = await _read(req, rest_id)
+    if not found or not found.get("rest"):
+        raise HTTPException(409, "all of this is done, or it was begun more than an hour ago: select the entries again")
+    return Rest(**found["rest"])
+
+
+async def keep_rest(req: PageRequest, rest: Rest | None, rest_id: str = "") -> str:
+    """Keep what is left of a change, or forget it if nothing is. Return its id."""
+    rest_id = rest_id or secrets.token_urlsafe(16)
+    if rest is None:
+        await run_in_threadpool(req.site.page_keys.forget_undo, rest_id)
+    else:
+        record = {"by": req.user.name, "text": "", "undo": None, "rest": asdict(rest)}
+        await _keep(req, rest_id, json.dumps(record), UNDO_SECONDS)
+    return rest_id
 
 
 def _record(req: PageRequest, text: str, undo: Undo | None, tone: Tone = "good") -> str:

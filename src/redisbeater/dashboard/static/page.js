@@ -314,6 +314,7 @@
     keepRow();
   });
   window.addEventListener("pageshow", () => { sent = null; });
+  one("form[data-go-on]")?.requestSubmit();
 
   // Chosen boxes
   function count() {

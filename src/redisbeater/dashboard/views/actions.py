@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,19 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Tone, Undo, flash, keep_undo, read_undo
+from redisbeater.dashboard.pages import (
+    MOST_UNDONE,
+    Action,
+    Page,
+    PageRequest,
+    Rest,
+    Tone,
+    Undo,
+    flash,
+    keep_rest,
+    keep_undo,
+    read_undo,
+)
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.editing import save_form
@@ -33,8 +45,12 @@ from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
-#: How long one form may take; then it says how far it came, and asks whether to go on.
-MOST_SECONDS = 10.0
+#: How long one form may take; then it says how far it came, and asks whether to go on. And how long each form of a
+#: change that goes on by itself.
+MOST_SECONDS, STEP_SECONDS = 10.0, 3.0
+
+#: Entries that a question sends back in its form; of more Redis keeps the names.
+MOST_IN_FORM = 100
 
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
@@ -74,27 +90,61 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or EntriesOutcome()
     is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
-    if is_asked and not chosen.is_confirmed and not req.wants_json:
-        back = local_path(req.request, chosen.form["next"])
+    takes_until = "until" in verb.takes and not req.wants_json
+    problem = _problem_of_until(req, chosen.form["until"].strip()) if takes_until else ""
+    if problem or (is_asked and not chosen.is_confirmed and not req.wants_json):
+        is_long = not chosen.rest_id and len(chosen.names) > MOST_IN_FORM
+        rest_id = await keep_rest(req, Rest(names=chosen.names)) if is_long else chosen.rest_id
         is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
-        values = {"verb": verb, "chosen": chosen, "work": None, "back": back, "is_final": is_final}
-        return Page(template="confirm.html", values=values, fragment="content")
+        back = local_path(req.request, chosen.form["next"])
+        page = _question(verb, chosen, back=back, is_final=is_final, rest_id=rest_id, problem=problem)
+        return replace(page, status=422) if problem else page
     await _do(verb, req, chosen, work)
+    if chosen.rest_id:
+        return await _go_on(verb, req, chosen, work)
     data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
     if req.wants_json:
         return JSONAnswer(data, 200 if not work.errors else 409)
     if work.errors or work.left:
-        again = chosen.names if chosen.form["until"] and not work.done else work.left  # most probably it is no time
-        values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": _done_word(verb, chosen)}
-        return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
+        page = _question(verb, chosen, work=work, again=work.left, done_word=_done_word(verb, chosen))
+        return replace(page, status=409) if work.errors else page
     answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
     await flash(req, answer, await _said(verb, req, chosen, work), _undo(verb, work))
     return answer
 
 
+def _question(verb: Verb, chosen: Chosen, **values: Any) -> Page:
+    """Return the page that asks before a change, or says how far it has come."""
+    given = {"verb": verb, "chosen": chosen, "work": None, "rest": None, "rest_id": "", "problem": "", **values}
+    return Page(template="confirm.html", values=given, fragment="content")
+
+
+def _problem_of_until(req: PageRequest, text: str) -> str:
+    try:
+        read_time(text or "1h", now=req.clock.now, zone=timezone.utc)
+    except ValueError:
+        return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
+    return ""
+
+
+async def _go_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> Page | Response:
+    """Say how far a change of many entries has come, and lead to its next form or, at its end, to the list."""
+    before = chosen.rest
+    done, errors = before.done + len(work.done), {**before.errors, **work.errors}
+    former = {**before.former, **work.changed}
+    rest = Rest(names=work.left, done=done, errors=errors, former=former)
+    await keep_rest(req, rest if work.left else None, chosen.rest_id)
+    if work.left or errors:
+        return _question(verb, chosen, work=work, rest=rest, rest_id=chosen.rest_id, done_word=_done_word(verb, chosen))
+    answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
+    undo = Undo(verb=verb.undo, former=former) if verb.undo and former else None
+    await flash(req, answer, f"{_done_word(verb, chosen).capitalize()} {done:,} entries.", undo)
+    return answer
+
+
 async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> None:
     change, size = OWN.get(verb.name, _change), PIECE if verb.many else 1
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + (STEP_SECONDS if chosen.rest_id else MOST_SECONDS)
     for start in range(0, len(chosen.names), size):
         if time.monotonic() > deadline:
             work.left = chosen.names[start:]

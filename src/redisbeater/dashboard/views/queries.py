@@ -8,15 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from itertools import accumulate
 from typing import Any, NamedTuple
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from redisbeater.dashboard.access import MOST_BYTES, Form, read_form
-from redisbeater.dashboard.pages import PageRequest
+from redisbeater.dashboard.access import Form, read_form
+from redisbeater.dashboard.pages import MOST_UNDONE, PageRequest, Rest, read_rest
 from redisbeater.exceptions import InvalidEntry, RunNotFound
 from redisbeater.management.runs.history import WHOLE_ID
 from redisbeater.management.runs.results import failure_key
@@ -113,11 +112,8 @@ def whole(text: str, least: int, most: int, default: int | None = None) -> int:
     return (least if default is None else default) if number is None else min(max(number, least), most)
 
 
-#: Entries that one form changes at most.
-MOST_ENTRIES = 1_000
-
-#: Bytes of their names at most, where all that match are chosen: the form that asks sends them back, with a note.
-MOST_NAME_BYTES = MOST_BYTES - 8 * 1024
+#: Entries that one form names at most, and that match where it asks for all; as many can be undone.
+MOST_ENTRIES, MOST_MATCHING = 1_000, MOST_UNDONE
 
 
 class StateBefore(NamedTuple):
@@ -146,6 +142,8 @@ class Chosen:
         versions: by name, the one that an entry must still have; an entry that is not here may have any.
         former: of an undo, by name, what it brings back. No form has it, but only what Redis kept of the change.
         undo_id: of an undo, its id.
+        rest_id: the id of what is left of the change; empty: the form has the names.
+        rest: what earlier forms have left of it.
     """
 
     form: Form
@@ -155,6 +153,8 @@ class Chosen:
     versions: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, StateBefore] = field(default_factory=dict)
     undo_id: str = ""
+    rest_id: str = ""
+    rest: Rest = field(default_factory=partial(Rest, names=()))
 
     @classmethod
     def of_undo(cls, form: Form, former: Mapping[str, StateBefore]) -> Chosen:
@@ -193,6 +193,10 @@ async def read_chosen(req: PageRequest) -> Chosen:
         HTTPException: 400, it names no entry, or not each with its version; 413, too many; 422, there is no such state.
     """
     form = await read_form(req.request)
+    if form["rest"]:
+        rest = await read_rest(req, form["rest"])
+        total = len(rest.names) + rest.done + len(rest.errors)
+        return Chosen(form=form, names=list(rest.names), total=total, rest_id=form["rest"], rest=rest)
     given = [name for name in [*req.queries("name"), *form.all("name")] if name]
     names, versions = list(dict.fromkeys(given)), _versions(form, given)
     total, is_about = len(names), False
@@ -200,17 +204,16 @@ async def read_chosen(req: PageRequest) -> Chosen:
         query = _query(form)
         if query.state == "deleted":
             deleted = [name for name in await req.store.deleted() if query.q.casefold() in name.casefold()]
-            names, total = deleted[:MOST_ENTRIES], len(deleted)
+            names, total = deleted[:MOST_MATCHING], len(deleted)
         else:
             found = await req.site.heavy_reads.read(
-                req.request, req.user, lambda store: store.views(1, MOST_ENTRIES, **query.filters)
+                req.request, req.user, lambda store: store.views(1, MOST_MATCHING, **query.filters)
             )
             names = [entry.name for entry in found.entries if entry.snapshot and entry.snapshot.definition]
             total, is_about = found.total, found.is_about
-        names = _that_fit(names)
     if not names:
-        raise HTTPException(400, "no entry is chosen")
-    if len(names) > MOST_ENTRIES:
+        raise HTTPException(400, "no entry is selected")
+    if len(names) > MOST_ENTRIES and form["all"] != "1":
         raise HTTPException(413, f"one form changes at most {MOST_ENTRIES:,} entries")
     return Chosen(form=form, names=names, total=total, is_about=is_about, versions=versions)
 
@@ -232,12 +235,6 @@ def _query(form: Form) -> EntryQuery:
     except ValueError as exc:
         raise HTTPException(422, str(exc)) from exc
     return EntryQuery.of(form.flat)
-
-
-def _that_fit(names: list[str]) -> list[str]:
-    """Return the first names, as many as a form can send."""
-    sizes = accumulate(len("name=&") + len(quote_plus(name, errors="replace")) for name in names)
-    return [name for name, size in zip(names, sizes) if size <= MOST_NAME_BYTES]
 
 
 #: Characters of what somebody types to find something.
