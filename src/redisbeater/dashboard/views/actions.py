@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import (
-    MOST_UNDONE,
+    TOO_MUCH,
     Action,
     Page,
     PageRequest,
@@ -26,6 +26,7 @@ from redisbeater.dashboard.pages import (
     Tone,
     Undo,
     flash,
+    is_too_much,
     keep_rest,
     keep_undo,
     read_undo,
@@ -45,8 +46,8 @@ from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
-#: How long one form may take; then it says how far it came, and asks whether to go on. And how long each form of a
-#: change that goes on by itself.
+#: How long one form of a program may take, or one about runs; then it says what is left. And how long each form of a
+#: person about entries, which the next one follows by itself.
 MOST_SECONDS, STEP_SECONDS = 10.0, 3.0
 
 #: Entries that a question sends back in its form; of more Redis keeps the names.
@@ -83,73 +84,86 @@ class EntriesOutcome:
 
 async def act(verb: Verb, req: PageRequest) -> Page | Response:
     """Do what a form says to the entries that it names; ask first if they are many."""
-    return await act_on(verb, req, await read_chosen(req))
+    return await act_on(verb, req, await read_chosen(req, verb.name))
 
 
 async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
-    work = work or EntriesOutcome()
+    work, rest_id = work or EntriesOutcome(), chosen.rest_id
+    problem = "" if req.wants_json else _problem_of_until(verb, req, chosen)
     is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
-    takes_until = "until" in verb.takes and not req.wants_json
-    problem = _problem_of_until(req, chosen.form["until"].strip()) if takes_until else ""
     if problem or (is_asked and not chosen.is_confirmed and not req.wants_json):
-        is_long = not chosen.rest_id and len(chosen.names) > MOST_IN_FORM
-        rest_id = await keep_rest(req, Rest(names=chosen.names)) if is_long else chosen.rest_id
-        is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
-        back = local_path(req.request, chosen.form["next"])
-        page = _question(verb, chosen, back=back, is_final=is_final, rest_id=rest_id, problem=problem)
-        return replace(page, status=422) if problem else page
-    await _do(verb, req, chosen, work)
-    if chosen.rest_id:
-        return await _go_on(verb, req, chosen, work)
-    data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
+        if not rest_id and len(chosen.names) > MOST_IN_FORM:
+            rest_id = await keep_rest(req, chosen.rest)
+        return _question(verb, req, chosen, rest_id, problem)
+    if chosen.form["step"] == "stop":
+        work.left = chosen.names
+    else:
+        await _do(verb, req, chosen, work)
     if req.wants_json:
-        return JSONAnswer(data, 200 if not work.errors else 409)
-    if work.errors or work.left:
-        page = _question(verb, chosen, work=work, again=work.left, done_word=_done_word(verb, chosen))
-        return replace(page, status=409) if work.errors else page
-    answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
-    await flash(req, answer, await _said(verb, req, chosen, work), _undo(verb, work))
-    return answer
+        data = {"done": work.done, "errors": work.errors, "left": work.left}
+        return JSONAnswer({**data, **({"runs": work.facts} if work.facts else {})}, 200 if not work.errors else 409)
+    return await _answer(verb, req, chosen, work)
 
 
-def _question(verb: Verb, chosen: Chosen, **values: Any) -> Page:
-    """Return the page that asks before a change, or says how far it has come."""
-    given = {"verb": verb, "chosen": chosen, "work": None, "rest": None, "rest_id": "", "problem": "", **values}
-    return Page(template="confirm.html", values=given, fragment="content")
+def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problem: str) -> Page:
+    values = {
+        "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problem": problem,
+        "back": local_path(req.request, chosen.form["next"]),
+        "is_final": not verb.undo or is_too_much(chosen.names),
+    }  # fmt: skip
+    return Page(template="confirm.html", values=values, fragment="content", status=422 if problem else 200)
 
 
-def _problem_of_until(req: PageRequest, text: str) -> str:
-    try:
-        read_time(text or "1h", now=req.clock.now, zone=timezone.utc)
-    except ValueError:
-        return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
-    return ""
+def _problem_of_until(verb: Verb, req: PageRequest, chosen: Chosen) -> str:
+    """Return what is wrong with the time until which entries are disabled, which counts for all of them."""
+    text = chosen.form["until"].strip() if "until" in verb.takes else ""
+    with suppress(ValueError):
+        if text:
+            read_time(text, now=req.clock.now, zone=timezone.utc)
+        return ""
+    return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
 
 
-async def _go_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> Page | Response:
-    """Say how far a change of many entries has come, and lead to its next form or, at its end, to the list."""
-    before = chosen.rest
+async def _answer(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> Page | Response:
+    """Say what was done: on the page that the person came from, or on one that says what is left, or was not done."""
+    rest, is_stopped, rest_id = _rest_after(chosen.rest, work), chosen.form["step"] == "stop", chosen.rest_id
+    is_over = is_stopped or not rest.names
+    if chosen.undo_id:  # who undoes keeps the rest
+        undo = None
+    else:
+        undo = Undo(verb=verb.undo, former=rest.former) if verb.undo and rest.former and is_over else None
+        if not is_over or rest_id:
+            rest_id = await keep_rest(req, None if is_over else rest, rest_id)
+    if is_over and not rest.errors:
+        answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
+        text = await _said(verb, req, chosen, work, rest) + (TOO_MUCH if rest.former is None else "")
+        await flash(req, answer, text, undo, "warn" if rest.names or rest.former is None else "good")
+        return answer
+    values = {
+        "verb": verb, "chosen": chosen, "rest": rest, "is_over": is_over, "done_word": _done_word(verb, chosen),
+        "rest_id": rest_id, "undo_id": await keep_undo(req, undo) if undo else "",
+    }  # fmt: skip
+    return Page(template="confirm.html", values=values, fragment="content", status=409 if is_over else 200)
+
+
+def _rest_after(before: Rest, work: EntriesOutcome) -> Rest:
+    """Return what is left of a change after a form; what undoes it only if that is not too much."""
+    former = None if before.former is None else {**before.former, **work.changed}
+    if former is not None and is_too_much(former):
+        former = None
     done, errors = before.done + len(work.done), {**before.errors, **work.errors}
-    former = {**before.former, **work.changed}
-    rest = Rest(names=work.left, done=done, errors=errors, former=former)
-    await keep_rest(req, rest if work.left else None, chosen.rest_id)
-    if work.left or errors:
-        return _question(verb, chosen, work=work, rest=rest, rest_id=chosen.rest_id, done_word=_done_word(verb, chosen))
-    answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
-    undo = Undo(verb=verb.undo, former=former) if verb.undo and former else None
-    await flash(req, answer, f"{_done_word(verb, chosen).capitalize()} {done:,} entries.", undo)
-    return answer
+    return Rest(verb=before.verb, names=work.left, done=done, errors=errors, former=former)
 
 
 async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> None:
     change, size = OWN.get(verb.name, _change), PIECE if verb.many else 1
-    deadline = time.monotonic() + (STEP_SECONDS if chosen.rest_id else MOST_SECONDS)
-    for start in range(0, len(chosen.names), size):
+    deadline = time.monotonic() + (MOST_SECONDS if req.wants_json else STEP_SECONDS)
+    for end in range(size, len(chosen.names) + size, size):  # some are changed, however late it is
+        await change(verb, req, chosen, chosen.names[end - size : end], work)
         if time.monotonic() > deadline:
-            work.left = chosen.names[start:]
+            work.left = chosen.names[end:]
             break
-        await change(verb, req, chosen, chosen.names[start : start + size], work)
 
 
 def _done_word(verb: Verb, chosen: Chosen) -> str:
@@ -160,11 +174,12 @@ def _is_undo(chosen: Chosen) -> bool:
     return bool(chosen.undo_id) or chosen.form["undo"] == "1"
 
 
-async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> str:
+async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome, rest: Rest) -> str:
     """Say what happened, and of one entry what comes next."""
-    word, name = _done_word(verb, chosen).capitalize(), work.done[0]
-    if len(work.done) != 1:
-        return f"{word} {len(work.done):,} entries."
+    word = _done_word(verb, chosen).capitalize()
+    if rest.total != 1:
+        return f"{word} {rest.done:,}{f' of {rest.total:,}' if rest.names else ''} entries."
+    name = work.done[0]
     said, next_run = f"{word} {shown(name, 80)}", ""
     if name in work.facts:
         said = f"{word} {shown(name, 80)}: run {work.facts[name]}"
@@ -178,11 +193,6 @@ async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutco
         if entry.next and entry.is_enabled and not work.facts:
             next_run = f" Next run: {req.clock.words(entry.next, entry.zone)}."
     return f"{said}.{next_run}"
-
-
-def _undo(verb: Verb, work: EntriesOutcome) -> Undo | None:
-    """Return the undo of a change, or None if there is nothing to undo."""
-    return Undo(verb=verb.undo, former=work.changed) if verb.undo and work.changed else None
 
 
 async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
@@ -323,15 +333,17 @@ async def undo(req: PageRequest) -> Page | Response:
         answer, left = await save_form(req, Form(list(found.former.items()))), None
     else:
         answer, left = await _bring_back(req, form, found)
-    await keep_undo(req, form["id"], left)
+    await keep_undo(req, left, form["id"])
     return answer
 
 
 async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page | Response, Undo | None]:
-    """Change entries back; return the page, and what is left to undo if that took too long."""
-    former, work = {name: StateBefore(*each) for name, each in found.former.items()}, EntriesOutcome()
-    answer = await act_on(VERBS[found.verb], req, Chosen.of_undo(form, former), work)
-    return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
+    """Change entries back; return the page, and what is left to undo if that takes more than one form."""
+    chosen, work = Chosen.of_undo(form, found), EntriesOutcome()
+    answer = await act_on(VERBS[found.verb], req, chosen, work)
+    rest = _rest_after(chosen.rest, work)
+    former = {name: found.former[name] for name in rest.names}
+    return answer, Undo(verb=found.verb, former=former, done=rest.done, errors=rest.errors) if former else None
 
 
 async def ask_to_revert(req: PageRequest) -> Page:

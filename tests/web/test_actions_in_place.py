@@ -1,0 +1,152 @@
+"""Actions where they are asked for: the row changes, the message is seen and heard, scroll and focus stay."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from support.waiting import wait_until
+from walking import create, row, switch, wait_until_live
+
+# The browser shows nothing about the kind of server.
+pytestmark = pytest.mark.one_server
+
+NAMES = [f"job-{number:02}" for number in range(45)]
+
+
+def scrolled(page) -> float:
+    return page.evaluate("scrollY")
+
+
+def disabled(site) -> int:
+    return sum(not entry.enabled for entry in site.store.list())
+
+
+def test_an_action_of_a_row_moves_nothing_and_is_undone_in_its_place(site, page):
+    create(site, *NAMES)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{site.url}/?sort=name")
+    expect(page.locator("#forecast figure")).to_be_visible()
+    page.evaluate("document.body.dataset.same = 'page'")
+    row(page, NAMES[40]).scroll_into_view_if_needed()
+    at, place = scrolled(page), row(page, NAMES[40]).bounding_box()["y"]
+    assert at > 200
+    switch(page, NAMES[40], "Disable")
+    expect(page.locator("#said")).to_contain_text(f"Disabled {NAMES[40]}.")
+    expect(page.locator("#told")).to_have_text(f"Disabled {NAMES[40]}.")
+    expect(row(page, NAMES[40]).locator(".state")).to_have_text("disabled")
+    expect(page.locator(".chips")).to_contain_text("1 disabled")
+    assert (scrolled(page), row(page, NAMES[40]).bounding_box()["y"]) == (at, place)
+    expect(row(page, NAMES[40]).locator("summary")).to_be_focused()
+    expect(page.locator("button.undo")).to_be_in_viewport()
+    page.locator("button.undo").click()
+    expect(page.locator("#said")).to_contain_text(f"Enabled {NAMES[40]}.")
+    expect(row(page, NAMES[40]).locator(".state")).to_have_text("never ran")
+    assert scrolled(page) == at
+    assert page.evaluate("document.body.dataset.same") == "page", "it is the page that was opened"
+    page.locator("#said").get_by_role("button", name="Close").click()
+    expect(page.locator("#said .said")).to_have_count(0)
+
+
+def test_a_key_acts_on_its_row_in_place_and_can_be_pressed_again(site, page):
+    create(site, *NAMES)
+    page.goto(f"{site.url}/?sort=name")
+    for _ in range(40):
+        page.keyboard.press("j")
+    at = scrolled(page)
+    for word, state in (("Disabled", "disabled"), ("Enabled", "never ran"), ("Disabled", "disabled")):
+        page.keyboard.press("d")
+        expect(page.locator("#said")).to_contain_text(f"{word} {NAMES[39]}.")
+        expect(row(page, NAMES[39]).locator(".state")).to_have_text(state)
+        expect(row(page, NAMES[39]).locator("a.entry")).to_be_focused()
+    assert scrolled(page) == at
+
+
+def test_a_row_that_matches_the_filter_no_more_stays_until_the_list_is_asked_for_again(site, page):
+    create(site, "a", "b")
+    page.goto(f"{site.url}/?state=enabled&sort=name")
+    switch(page, "a", "Disable")
+    expect(row(page, "a").locator(".state")).to_have_text("disabled")
+    switch(page, "a", "Enable")
+    expect(row(page, "a").locator(".state")).to_have_text("never ran")
+    switch(page, "a", "Disable")
+    expect(row(page, "a").locator(".state")).to_have_text("disabled")
+    page.reload()
+    expect(row(page, "b")).to_be_visible()
+    expect(row(page, "a")).to_have_count(0)
+
+
+def test_what_cannot_be_done_is_said_in_red_beside_the_list(site, make_page):
+    create(site, "a", "b")
+    page = make_page()
+    page.goto(f"{site.url}/?sort=name")
+    wait_until_live(page)
+    page.keyboard.press(".")
+    site.store.delete("a")
+    switch(page, "a", "Disable")
+    expect(page.locator("#said .bad")).to_contain_text("a")
+    expect(row(page, "b")).to_be_visible()
+    make_page.errors.clear()  # the browser logs the status 404, which is meant
+
+
+def test_with_live_off_the_row_shows_what_was_done(site, page):
+    create(site, "a", "b")
+    page.goto(f"{site.url}/?sort=name")
+    wait_until_live(page)
+    page.keyboard.press(".")
+    switch(page, "a", "Disable")
+    expect(row(page, "a").locator(".state")).to_have_text("disabled")
+    site.store.disable("b")
+    switch(page, "a", "Enable")
+    expect(row(page, "a").locator(".state")).to_have_text("never ran")
+    expect(row(page, "b").locator(".state")).to_have_text("never ran")
+
+
+def test_a_change_of_all_that_match_shows_its_progress_and_is_undone_as_one(site, page, monkeypatch):
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
+    create(site, *(f"job-{number:03}" for number in range(350)))
+    page.goto(site.url)
+    page.locator("tr[data-entry] input[type=checkbox]").first.check()
+    page.locator(".choose-all-matching").check()
+    page.locator("#chosen").get_by_role("button", name="Disable").click()
+    expect(page.locator("h1")).to_have_text("Disable 350 entries?")
+    page.get_by_role("button", name="Disable 350").click()
+    expect(page.locator("#said")).to_contain_text("Disabled 350 entries.")
+    assert disabled(site) == 350
+    page.locator("button.undo").click()
+    expect(page.locator("#said")).to_contain_text("Enabled 350 entries.")
+    assert disabled(site) == 0
+
+
+def test_a_change_of_all_that_match_stops_when_the_person_says_so(site, page, monkeypatch):
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
+    create(site, *(f"job-{number:03}" for number in range(350)))
+    held = []
+    page.goto(site.url)
+    page.locator("tr[data-entry] input[type=checkbox]").first.check()
+    page.locator(".choose-all-matching").check()
+    page.locator("#chosen").get_by_role("button", name="Disable").click()
+    page.get_by_role("button", name="Disable 350").click(no_wait_after=True)
+    page.route("**/entries/disable", lambda route: held.append(route))
+    expect(page.locator("h1")).to_have_text("Disabled 100 of 350")
+    wait_until(lambda: bool(held) or page.wait_for_timeout(20), "the next form")
+    page.get_by_role("button", name="Stop").click()
+    held[0].continue_()
+    wait_until(lambda: len(held) > 1 or page.wait_for_timeout(20), "the form that stops")
+    held[1].continue_()
+    expect(page.locator("#said")).to_contain_text("Disabled 200 of 350 entries.")
+    assert disabled(site) == 200
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_chosen_entries_are_disabled_until_a_time_from_the_bar(site, make_page, scripts):
+    create(site, "a", "b", "c")
+    page = make_page(java_script_enabled=scripts)
+    page.goto(site.url)
+    for name in ("a", "c"):
+        row(page, name).locator("input[type=checkbox]").check()
+    page.locator("#chosen").get_by_label("Until").fill("tomorrow 09:00")
+    page.locator("#chosen").get_by_role("button", name="Disable").click()
+    expect(row(page, "a").locator(".result")).to_contain_text(re.compile(r"disabled\s+until \w+ 09:00"))
+    assert [site.store.get(name).disabled_until is None for name in "abc"] == [False, True, False]
