@@ -183,10 +183,13 @@ class OperatorStore(ScheduleStore):
         """Return the arguments that a task takes by name, or None if they are not known."""
         return signature_of(self._context.app, task, self._context.config.redact)
 
-    def task_problem(self, entry: RedisScheduleEntry) -> str:
-        """Return why each run of an entry will fail, as far as the tasks of the app tell; else an empty text."""
-        definition = entry.definition()
-        return task_problem(self._context.app, definition.task, definition.args, definition.kwargs)
+    def task_problem(
+        self, entry: RedisScheduleEntry, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> str:
+        """Return why runs of an entry will fail, or one with other arguments, as far as the app tells; or nothing."""
+        found = entry.definition()
+        args, kwargs = found.args if args is None else args, found.kwargs if kwargs is None else kwargs
+        return task_problem(self._context.app, found.task, args, kwargs)
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""

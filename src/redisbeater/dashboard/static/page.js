@@ -423,6 +423,7 @@
   }
 
   async function preview() {
+    if (!form.dataset.preview) return;
     const number = ++asked, kind = one("input[name='kind']:checked", form)?.value;
     if (kind && !form.elements[kind].value.trim()) return one("#preview").replaceChildren();
     const text = await answerTo(form.dataset.preview, "");

@@ -35,13 +35,22 @@ from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.editing import save_form
 from redisbeater.dashboard.views.entries import asked_name, zone_of
-from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
+from redisbeater.dashboard.views.queries import (
+    Chosen,
+    FoundHistory,
+    HistoryQuery,
+    StateBefore,
+    past_time,
+    read_chosen,
+    whole,
+)
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.runs.backfill import MOST_FIRE_TIMES, Backfill
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
@@ -379,6 +388,70 @@ def _moment_of(text: str) -> datetime:
     return moment
 
 
+#: Fire times whose runs a backfill sends in one step.
+PIECE_OF_BACKFILL = 50
+
+
+async def ask_to_backfill(req: PageRequest) -> Page:
+    """Show the form of a backfill."""
+    name = asked_name(req)
+    return _backfill_form(name, {}, tracks_runs=await req.store.tracks_runs(), zone=await zone_of(req, name))
+
+
+async def backfill(req: PageRequest) -> Page | Response:
+    """Show which runs of a span in the past are missing, or send them once that is confirmed, for some seconds."""
+    form = await read_form(req.request)
+    name, zone, errors, span = form["name"], await zone_of(req, form["name"]), dict[str, str](), list[datetime]()
+    for end in ("from", "to"):
+        try:
+            span.append(past_time(req, form[end], zone, may_come=False))
+        except ValueError as exc:
+            errors[end] = str(exc)
+    planned = None
+    if not errors:
+        try:
+            planned = await req.store.backfill(name, *span, dry_run=True)
+        except ValueError as exc:
+            errors["from"] = str(exc).removeprefix("start, end: ")
+    if errors and req.wants_json:
+        raise InvalidEntry(*next((f"$.{end}", problem) for end, problem in errors.items()))
+    if planned is None or form["confirm"] != "1":
+        if planned and req.wants_json:
+            return JSONAnswer(planned.as_dict())
+        more = {"tracks_runs": await req.store.tracks_runs(), "zone": zone}
+        return _backfill_form(name, form.flat, errors, planned, **more)
+    return await _send_missing(req, form, planned)
+
+
+def _backfill_form(
+    name: str, form: Mapping[str, str], errors: Mapping[str, str] | None = None, planned: Any = None, **more: Any
+) -> Page:
+    values = {"name": name, "form": form, "errors": errors or {}, "planned": planned, "left": (), "sent": 0, **more}
+    return Page(template="backfill.html", values=values, fragment="content", status=422 if errors else 200)
+
+
+async def _send_missing(req: PageRequest, form: Form, planned: Backfill) -> Page | Response:
+    """Send the runs that are missing, the oldest first; say how many are left if that takes more than one form."""
+    missing, sent = planned.missing, dict[datetime, str]()
+    deadline = time.monotonic() + (MOST_SECONDS if req.wants_json else STEP_SECONDS)
+    author: Any = {"by": req.user.name, "note": form["note"].strip()}
+    left = list(missing)
+    while left:
+        piece, left = left[:PIECE_OF_BACKFILL], left[PIECE_OF_BACKFILL:]
+        sent |= (await req.store.backfill(planned.name, piece[0], piece[-1], overlap="allow", **author)).sent
+        if time.monotonic() > deadline:
+            break
+    if req.wants_json:
+        return JSONAnswer({**replace(planned, sent=sent).as_dict(), "left": left})
+    total = whole(form["sent"], 0, MOST_FIRE_TIMES) + len(sent)
+    if left:
+        return _backfill_form(planned.name, form.flat, planned=planned, left=left, sent=total)
+    answer = RedirectResponse(f"{req.root}/entry?name={quote_name(planned.name)}", 303)
+    word = "run" if total == 1 else "runs"
+    await flash(req, answer, f"Sent {total:,} {word} of {shown(planned.name, 80)}.", tone="good" if total else "warn")
+    return answer
+
+
 @dataclass
 class RunsOutcome:
     """What became of the runs of a form, so far.
@@ -499,6 +572,8 @@ ACTIONS = (
         for verb in VERBS.values()
     ),
     Action(path="/undo", answer=undo, right=Right.OPERATE, method="POST"),
+    Action(path="/entry/backfill", answer=ask_to_backfill, right=Right.OPERATE, has_json=False),
+    Action(path="/entry/backfill", answer=backfill, right=Right.OPERATE, method="POST"),
     Action(path="/entry/revert", answer=ask_to_revert, right=Right.EDIT),
     Action(path="/entry/revert", answer=revert, right=Right.EDIT, method="POST"),
 )
