@@ -20,7 +20,7 @@ def scrolled(page) -> float:
 
 
 def disabled(site) -> int:
-    return sum(not entry.enabled for entry in site.store.list())
+    return sum(not entry.enabled for entry in site.store.list(limit=500))
 
 
 def test_an_action_of_a_row_moves_nothing_and_is_undone_in_its_place(site, page):
@@ -122,19 +122,26 @@ def test_a_change_of_all_that_match_shows_its_progress_and_is_undone_as_one(site
 def test_a_change_of_all_that_match_stops_when_the_person_says_so(site, page, monkeypatch):
     monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
     create(site, *(f"job-{number:03}" for number in range(350)))
-    held = []
+    sent = []
+
+    def hold(route) -> None:
+        sent.append(route)
+        if len(sent) == 1:
+            route.continue_()
+
     page.goto(site.url)
     page.locator("tr[data-entry] input[type=checkbox]").first.check()
     page.locator(".choose-all-matching").check()
     page.locator("#chosen").get_by_role("button", name="Disable").click()
-    page.get_by_role("button", name="Disable 350").click(no_wait_after=True)
-    page.route("**/entries/disable", lambda route: held.append(route))
+    expect(page.locator("h1")).to_have_text("Disable 350 entries?")
+    page.route("**/entries/disable", hold)
+    page.get_by_role("button", name="Disable 350").click()
     expect(page.locator("h1")).to_have_text("Disabled 100 of 350")
-    wait_until(lambda: bool(held) or page.wait_for_timeout(20), "the next form")
+    wait_until(lambda: len(sent) == 2 or page.wait_for_timeout(20), "the next form")
     page.get_by_role("button", name="Stop").click()
-    held[0].continue_()
-    wait_until(lambda: len(held) > 1 or page.wait_for_timeout(20), "the form that stops")
-    held[1].continue_()
+    sent[1].continue_()
+    wait_until(lambda: len(sent) == 3 or page.wait_for_timeout(20), "the form that stops")
+    sent[2].continue_()
     expect(page.locator("#said")).to_contain_text("Disabled 200 of 350 entries.")
     assert disabled(site) == 200
 

@@ -303,12 +303,12 @@
     if (said) setTimeout(() => { one("#told").textContent = said; }, 500);
   }
 
-  // A second click before the answer comes would do it again.
-  let sent = null, sentAt = 0;
+  // A second click before the answer comes would do it again, and so would one that was meant as the first.
+  let sent = null, sentTo = "", sentAt = 0;
   document.addEventListener("submit", event => {
     if (event.target.method !== "post") return;
-    if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
-    else [sent, sentAt] = [event.target, Date.now()];
+    if (sent === event.target && sentTo === sent.action && Date.now() - sentAt < 3000) event.preventDefault();
+    else [sent, sentTo, sentAt] = [event.target, event.target.action, Date.now()];
     if (event.target === form) keepForm(true);
     if (event.target.action.endsWith("/logout")) forgetForms(() => true);
     if (isInPlace(event.target) && !event.defaultPrevented) return event.preventDefault(), act(event.target);
@@ -324,10 +324,10 @@
     const fields = new URLSearchParams(new FormData(sender)), isLeaving = () => name && sender.contains(document.activeElement);
     if (name !== undefined) fields.set("next", `${location.pathname}?${new URLSearchParams({ name })}${location.search.replace("?", "&")}`);
     const answer = await fetch(sender.action, { method: "POST", body: fields, signal: AbortSignal.timeout(60000) }).catch(() => null);
-    sent = null;
     if (!answer || isOut(answer)) return answer ? leave() : age(await trouble(answer));
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const next of all("input[name='next']", page)) next.setAttribute("value", here);
+    rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current");
     if (!answer.redirected && answer.ok) return one("#main").replaceWith(one("#main", page)), body.setAttribute("data-answer", ""), goOn(one("form[data-go-on]"));
     if (isLeaving()) one("summary", sender.closest("details")).focus();
     closeMenus();
