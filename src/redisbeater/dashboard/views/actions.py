@@ -394,7 +394,7 @@ PIECE_OF_BACKFILL = 50
 
 async def ask_to_backfill(req: PageRequest) -> Page:
     """Show the form of a backfill."""
-    name = asked_name(req)
+    name = (await req.store.get(asked_name(req))).name
     return _backfill_form(name, {}, tracks_runs=await req.store.tracks_runs(), zone=await zone_of(req, name))
 
 

@@ -531,7 +531,7 @@ async def _scheduled_for(req: PageRequest, name: str, text: str) -> datetime:
 
 
 ACTIONS = (
-    Action(path="/entry/run", answer=ask_to_run, right=Right.EDIT),
+    Action(path="/entry/run", answer=ask_to_run, right=Right.EDIT, has_json=False),
     Action(path="/entry/run", answer=start_run, right=Right.EDIT, method="POST"),
     Action(path="/new", answer=new, right=Right.EDIT),
     Action(path="/entry/edit", answer=edit, right=Right.EDIT),
