@@ -9,8 +9,12 @@ from playwright.sync_api import expect
 from support.waiting import wait_until
 from walking import create, row, switch, wait_until_live
 
+from redisbeater.dashboard import token
+
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.one_server
+
+SECRET = "a-token-that-nobody-guesses"
 
 NAMES = [f"job-{number:02}" for number in range(45)]
 
@@ -157,3 +161,90 @@ def test_chosen_entries_are_disabled_until_a_time_from_the_bar(site, make_page, 
     page.locator("#chosen").get_by_role("button", name="Disable").click()
     expect(row(page, "a").locator(".result")).to_contain_text(re.compile(r"disabled\s+until \w+ 09:00"))
     assert [site.store.get(name).disabled_until is None for name in "abc"] == [False, True, False]
+
+
+def test_a_session_that_ends_in_the_middle_of_a_change_costs_one_login(make_site, make_page, monkeypatch):
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
+    site, page = make_site(token(SECRET)), make_page()
+    create(site, *(f"job-{number:03}" for number in range(250)))
+    page.goto(f"{site.url}/login#{SECRET}")
+    expect(page.locator("h1")).to_have_text("Entries")
+    page.locator("tr[data-entry] input[type=checkbox]").first.check()
+    page.locator(".choose-all-matching").check()
+    page.locator("#chosen").get_by_role("button", name="Disable").click()
+    expect(page.locator("h1")).to_have_text("Disable 250 entries?")
+    sent = []
+
+    def hold(route) -> None:
+        sent.append(route)
+        if len(sent) != 2:
+            route.continue_()
+
+    page.route("**/entries/disable", hold)
+    page.get_by_role("button", name="Disable 250").click()
+    wait_until(lambda: len(sent) == 2 or page.wait_for_timeout(20), "the next form")
+    page.context.request.post(f"{site.url}/logout", headers={"X-Redisbeater": "1"})
+    sent[1].continue_()
+    expect(page.locator("h1")).to_have_text("Your session has ended")
+    assert disabled(site) == 100
+    with page.context.expect_page() as opened:
+        page.get_by_role("main").get_by_role("link", name="Log in").click()
+    opened.value.fill("input[name=secret]", SECRET)
+    opened.value.get_by_role("button", name="Log in").click()
+    expect(opened.value.locator("#head")).to_be_visible()
+    page.get_by_role("button", name="Send it again").click()
+    expect(page.locator("#said")).to_contain_text("Disabled 250 entries.")
+    assert disabled(site) == 250
+    make_page.errors.clear()  # the browser logs the status 401, which is meant
+
+
+def test_an_action_of_a_row_after_the_session_leaves_the_list_and_leads_to_the_login(make_site, make_page):
+    site, page = make_site(token(SECRET)), make_page()
+    create(site, "a")
+    page.goto(f"{site.url}/login#{SECRET}")
+    expect(page.locator("h1")).to_have_text("Entries")
+    page.context.clear_cookies()
+    switch(page, "a", "Disable")
+    expect(page.locator("#stale")).to_contain_text("Your session has ended")
+    expect(page.locator("#stale a")).to_have_attribute("target", "_blank")
+    expect(row(page, "a")).to_be_visible()
+    assert disabled(site) == 0
+    make_page.errors.clear()  # the browser logs the status 401, which is meant
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_a_run_with_other_arguments_and_a_backfill_take_a_few_clicks(site, make_page, scripts):
+    site.store.create("report", "proj.report", 3600.0, args=["mon"])
+    page = make_page(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
+    page.goto(f"{site.url}/entry?name=report")
+    page.get_by_role("link", name="Run with…").click()
+    page.locator("#f-json").check()
+    page.locator("#f-args").fill('["tue"]')
+    page.get_by_role("button", name="Run now").last.click()
+    expect(page.locator("#said")).to_contain_text("Started report: run ")
+    page.get_by_role("link", name="Backfill").click()
+    page.locator("#f-from").fill("1 day ago")
+    page.locator("#f-to").fill("now")
+    page.keyboard.press("Enter")
+    expect(page.locator(".lead")).to_contain_text("24 fire times in this span.")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name=re.compile("Send 2[34] runs")).click()
+    expect(page.locator("#said")).to_contain_text(re.compile("Sent 2[34] runs of report."))
+    assert site.store.get("report").args == ["mon"]
+
+
+def test_what_was_typed_for_a_run_is_back_after_a_reload_but_for_secrets(site, page):
+    site.store.create("report", "proj.report", 3600.0)
+    page.goto(f"{site.url}/entry/run?name=report")
+    page.locator("#f-json").check()
+    page.locator("#f-args").fill('["tue"]')
+    page.locator("#f-kwargs").fill('{"api_key": "s3cret"}')
+    page.goto(f"{site.url}/entry/run?name=report")
+    expect(page.locator("#restored")).to_contain_text("but for what may be secret")
+    expect(page.locator("#f-args")).to_have_value('["tue"]')
+    expect(page.locator("#f-kwargs")).to_have_value("")
+    page.get_by_role("button", name="Run now").last.click()
+    expect(page.locator("#said")).to_contain_text("Started report: run ")
+    page.goto(f"{site.url}/entry/run?name=report")
+    expect(page.locator("#f-args")).to_have_value("")
+    expect(page.locator("#restored")).to_have_count(0)
