@@ -40,6 +40,7 @@ from redisbeater.dashboard.views.queries import (
     FoundHistory,
     HistoryQuery,
     StateBefore,
+    not_understood,
     past_time,
     read_chosen,
     whole,
@@ -131,7 +132,7 @@ def _problem_of_until(verb: Verb, req: PageRequest, chosen: Chosen) -> str:
         if text:
             read_time(text, now=req.clock.now, zone=timezone.utc)
         return ""
-    return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
+    return not_understood(text)
 
 
 async def _answer(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> Page | Response:

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.access import Form, read_form
 from redisbeater.dashboard.pages import PageRequest, Rest, Undo, read_rest
+from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RunNotFound
 from redisbeater.management.runs.history import WHOLE_ID
 from redisbeater.management.runs.results import failure_key
@@ -409,6 +410,11 @@ def past_time(req: PageRequest, text: str, zone: tzinfo | None, *, may_come: boo
     zone = zone or req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
     return read_time(text, now=req.clock.now, zone=zone, is_past=True, may_come=may_come)
+
+
+def not_understood(text: str) -> str:
+    """Return what is wrong with a text that is to be a time to come."""
+    return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
 
 
 def _words(req: PageRequest) -> list[str]:
