@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from celery import Celery
 from playwright.sync_api import expect
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server
 from support.waiting import wait_until
 from walking import create, row, switch, wait_until_live
 
@@ -150,6 +153,25 @@ def test_a_change_of_all_that_match_stops_when_the_person_says_so(site, page, mo
     assert disabled(site) == 200
 
 
+def test_what_is_chosen_and_typed_in_the_bar_survives_what_others_do(site, page):
+    create(site, "b", "c")
+    page.goto(f"{site.url}/?sort=name")
+    wait_until_live(page)
+    row(page, "c").locator("input[type=checkbox]").check()
+    page.locator(".choose-all-matching").check()
+    page.locator("#chosen").get_by_label("Until").fill("tomorrow 09:00")
+    create(site, "a")
+    expect(row(page, "a")).to_be_visible()
+    site.store.pause("deploy")
+    expect(page.locator("#head .banner").first).to_contain_text("deploy")
+    site.store.disable("c")
+    expect(row(page, "c").locator(".state")).to_have_text("disabled")
+    assert [row(page, name).locator("input[type=checkbox]").is_checked() for name in "abc"] == [False, False, True]
+    assert page.locator(".choose-all-matching").is_checked()
+    expect(page.locator("[data-chosen]")).to_have_text("1 selected")
+    expect(page.locator("#chosen").get_by_label("Until")).to_have_value("tomorrow 09:00")
+
+
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_chosen_entries_are_disabled_until_a_time_from_the_bar(site, make_page, scripts):
     create(site, "a", "b", "c")
@@ -248,3 +270,38 @@ def test_what_was_typed_for_a_run_is_back_after_a_reload_but_for_secrets(site, p
     page.goto(f"{site.url}/entry/run?name=report")
     expect(page.locator("#f-args")).to_have_value("")
     expect(page.locator("#restored")).to_have_count(0)
+
+
+def test_a_redis_that_is_away_in_the_middle_of_a_change_costs_one_click(
+    schedule: Celery, server: Server, make_site, make_page, monkeypatch
+):
+    monkeypatch.setattr("redisbeater.dashboard.views.actions.STEP_SECONDS", 0.0)
+    with Proxy(server.port) as proxy:
+        schedule.conf.redisbeater_redis_url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        site, page = make_site(), make_page()
+        create(site, *(f"job-{number:03}" for number in range(250)))
+        page.goto(site.url)
+        page.locator("tr[data-entry] input[type=checkbox]").first.check()
+        page.locator(".choose-all-matching").check()
+        page.locator("#chosen").get_by_role("button", name="Disable").click()
+        expect(page.locator("h1")).to_have_text("Disable 250 entries?")
+        sent = []
+
+        def hold(route) -> None:
+            sent.append(route)
+            if len(sent) != 2:
+                route.continue_()
+
+        page.route("**/entries/disable", hold)
+        page.get_by_role("button", name="Disable 250").click()
+        wait_until(lambda: len(sent) == 2 or page.wait_for_timeout(20), "the next form")
+        proxy.refuse()
+        sent[1].continue_()
+        expect(page.locator("h1")).to_have_text("Redis cannot be reached")
+        proxy.heal()
+        page.get_by_role("button", name="Send it again").click()
+        expect(page.locator("#said")).to_contain_text("Disabled 250 entries.")
+        assert disabled(site) == 250
+        page.locator("button.undo").click()
+        expect(page.locator("#said")).to_contain_text("Enabled 250 entries.")
+    make_page.errors.clear()  # the browser logs the status 503, which is meant

@@ -127,7 +127,10 @@
   // Nodes take the place of nodes: as a text htmx would rewrite a name that has "<hx-", and older browsers leave < in attributes.
   async function swap(made, target) {
     if (!made || !target || made.isEqualNode(target)) return;
+    const boxes = () => all("#main [type='checkbox']"), keyOf = box => `${box.name} ${box.value}`;
+    const checked = new Set(boxes().filter(box => box.checked).map(keyOf)); // what is chosen stays so
     await htmx.swap({ text: "", made: made.cloneNode(true), target, swap: "outerMorph", sourceElement: target });
+    for (const box of boxes()) box.checked = checked.has(keyOf(box));
   }
 
   body.addEventListener("htmx:before:swap", ({ detail: { ctx, tasks } }) => { if (ctx.made) tasks[0].fragment.append(ctx.made); });
