@@ -244,7 +244,7 @@ async def keep_undo(req: PageRequest, undo: Undo | None, undo_id: str = "") -> s
 
 
 async def read_rest(req: PageRequest, verb: str, rest_id: str) -> Rest:
-    """Return what is left of a change, if this person has begun it, and with this verb.
+    """Return the rest of a change that this person has begun with this verb.
 
     Raises:
         HTTPException: 409, all of it is done, or its hour is over.

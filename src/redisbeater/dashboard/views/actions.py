@@ -126,7 +126,7 @@ def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, proble
 
 
 def _problem_of_until(verb: Verb, req: PageRequest, chosen: Chosen) -> str:
-    """Return what is wrong with the time until which entries are disabled, which counts for all of them."""
+    """Return the problem of the time until which entries are disabled, or an empty text if there is none."""
     text = chosen.form["until"].strip() if "until" in verb.takes else ""
     with suppress(ValueError):
         if text:
@@ -158,7 +158,7 @@ async def _answer(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOut
 
 
 def _rest_after(before: Rest, work: EntriesOutcome) -> Rest:
-    """Return what is left of a change after a form; what undoes it only if that is not too much."""
+    """Return the rest of a change after a form, without its undo if that is too much."""
     former = None if before.former is None else {**before.former, **work.changed}
     if former is not None and is_too_much(former):
         former = None

@@ -413,7 +413,7 @@ def past_time(req: PageRequest, text: str, zone: tzinfo | None, *, may_come: boo
 
 
 def not_understood(text: str) -> str:
-    """Return what is wrong with a text that is to be a time to come."""
+    """Return the problem of a text that is to be a time to come."""
     return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
 
 
