@@ -86,7 +86,7 @@ def _held(facts: Facts, since: str) -> Answer | None:
     if facts.leader == "":
         return Answer(
             verdict="no_leader",
-            sentence=f"Nobody leads{since_nobody_leads(facts)}: {since}.",
+            sentence=f"No beat is running{since_nobody_leads(facts)}: {since}.",
             evidence=evidence_of_leaders(facts),
         )
     if facts.lock_warning:
