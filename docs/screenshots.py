@@ -37,7 +37,6 @@ PAGES = {
     "history": "/history",
     "run": "/run",
     "findings": "/findings",
-    "status": "/status",
 }
 
 #: What is drawn after the page has come, by the name of the picture.

@@ -154,9 +154,9 @@ class Timeline(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The runs of one entry, how many are to come, the same as a sentence, and when the next one is."""
+    """The runs of an entry, or of each of a family, how many are to come, the same in words, and when the next is."""
 
-    name: str
+    band: Band
     marks: Sequence[Mark]
     runs: int
     words: str
@@ -399,7 +399,7 @@ def lane(band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis) -
     following = EPOCH + timedelta(seconds=due[0]) if due else None
     coming = f"{_runs(number)} to come" + (f", next {_day_and_time(following, zone)}" if following else "")
     past = _bars_words([run for run in runs if run.moment is None or run.moment >= axis.begin], zone) if runs else ""
-    return Lane(band.name, marks, number, ", ".join(filter(None, (past, coming))), following)
+    return Lane(band, marks, number, ", ".join(filter(None, (past, coming))), following)
 
 
 class Weeks(NamedTuple):
