@@ -618,7 +618,7 @@ class RunStore:
             keys = [self._keys.runs_of(name) for name in page]
             reply = json.loads(self._connection.run("runs/briefs", keys, [str(limit)]))
             for name, rows in zip(page, reply):
-                runs = (RunBrief.from_row(self._keys.run_id(key), row) for key, *row in rows)
+                runs = (RunBrief.from_row(self._keys.run_id(key), tuple(row)) for key, *row in rows)
                 found[name] = [run for run in runs if run is not None]
         return found
 
