@@ -75,7 +75,7 @@ class OperatorStore(ScheduleStore):
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
                 ``late``; empty: all.
             results: only entries with one of these results of their runs: ``failed``, ``waiting``, ``unstable``,
-                ``running``, ``ok``, ``never``; empty: all.
+                ``running``, ``late``, ``ok``, ``never``; empty: all.
             sort: ``next``, ``name``, ``last``, ``late`` or ``result``.
 
         Raises:

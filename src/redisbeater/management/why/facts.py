@@ -194,7 +194,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
     of_zone = context.in_zone(snapshot.zone)
     runs = _runs(context, name)
     ends, options = Ends.from_text(snapshot.ends, snapshot.failures), stored.definition.options if stored else {}
-    since = redis.runs.failed_since(name) if ends.result is Result.FAILED else None
+    since = redis.runs.failed_since([name]).get(name) if ends.result is Result.FAILED else None
     found = redis.measures.read()
     beats, lock = beats_of(found.beats), found.lock if context.config.lock_key else ("", None)
     return Facts(
