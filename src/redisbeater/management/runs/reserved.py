@@ -28,7 +28,7 @@ from redisbeater.model.fields import checked_policies
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import Kind
+from redisbeater.model.run import Kind, Span
 from redisbeater.sending.run import cancel, counted_from, make_run, new_run, own_options
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Reservation
@@ -247,16 +247,23 @@ class Triggers:
 
 
 def triggered_run(
-    context: Context, stored: StoredEntry, definition: Definition, fire_time: datetime
+    context: Context, stored: StoredEntry, definition: Definition, fire_time: datetime, span: Span | None = None
 ) -> RedisScheduleEntry:
     """Return a run of an entry out of turn, with that fire time; a naive one is in the entry's zone.
 
-    Its deadline counts from now: the fire time may be long ago.
+    Its deadline counts from now: the fire time may be long ago. Without a ``span`` it follows the entry's last run.
     """
     moment = checked_instant(fire_time, definition.zone(context.in_zone(stored.zone).zone), "$.scheduled_for")
-    count, attempt = stored.meta.total_run_count, int(context.config.track_runs)
+    last = stored.meta.last_run_at
     run = make_run(
-        definition, moment, schedule_id="", run_count=count, app=context.app, attempt=attempt, now=stored.now
+        definition,
+        moment,
+        schedule_id="",
+        run_count=stored.meta.total_run_count,
+        app=context.app,
+        attempt=int(context.config.track_runs),
+        now=stored.now,
+        span=span or Span(last if last is not None and last < moment else None),
     ).bind(context)
     if definition.deadline is not None:
         run.options["expires"] = counted_from(stored.now, own_options(definition, stored.now, stored.now)["expires"])
