@@ -27,7 +27,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import (
     ImproperlyConfigured,
     LockNotOwnedError,
@@ -217,7 +217,7 @@ class RedisScheduler(Scheduler):
 
     def setup_schedule(self) -> None:
         """Store the static entries of the app in the schedule; called when this beat begins to lead."""
-        declared = dict(self.app.conf.beat_schedule)
+        declared = declared_entries(self.app)
         self.install_default_entries(declared)
         reconcile(self._context, declared, self.Entry)
 

