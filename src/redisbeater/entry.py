@@ -566,7 +566,7 @@ def _no_app() -> Celery:
 
 
 def declared_entries(app: Celery) -> dict[str, Any]:
-    """Return what the code of an app declares, in ``beat_schedule`` and at its tasks: the fields by name.
+    """Return by name the fields of the entries that the code of an app declares, in ``beat_schedule`` or at tasks.
 
     An error stands for those of a name that is declared twice.
     """

@@ -60,7 +60,7 @@ class DueRuns:
 
     @property
     def counted(self) -> Mapping[tuple[str, ...], float] | None:
-        """How many runs are due, by queue and span; None: nobody has counted them, or there are too many entries."""
+        """The numbers of runs by queue and span, or None if nobody has counted them, or there are too many entries."""
         return self._counted if host_seconds() < self._counted_at + FRESH_SECONDS else None
 
     def drop(self) -> None:

@@ -198,8 +198,8 @@ local function record_run(prefix, wait, new, now)
   return is_sent
 end
 
--- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far: the new
--- one follows the run that this one followed.
+-- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far: the
+-- new one follows the run that this one followed.
 local function buffer(prefix, name, key)
   local before = buffered_of(prefix, name)
   local run = before and before ~= key and read_run(before)

@@ -9,8 +9,8 @@
 -- ARGV[3] overlap    text: allow, skip, buffer_one or cancel_other
 -- ARGV[4] text       JSON of the run, as commit takes it, but for its state
 -- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'KNOWN': a call with the same id has
---      sent it, 'CLAIMED': a beat has claimed the entry, or 'BUSY': these runs are in its way; of the last three nothing
---      was written
+--      sent it, 'CLAIMED': a beat has claimed the entry, or 'BUSY': these runs are in its way; with the last three
+--      nothing was written
 local entry, schedule, answer = KEYS[1], KEYS[2], KEYS[3]
 local prefix, wait, overlap, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
