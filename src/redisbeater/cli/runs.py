@@ -141,6 +141,9 @@ FOR_EVER = timedelta.max
 @click.option("--at", type=MOMENT, help="The fire time in the header of the run; default: now.")
 @OVERLAP
 @click.option(
+    "--task-id", help="The id of the run: the same command within 24 hours sends nothing if the run was sent."
+)
+@click.option(
     "--wait",
     is_flag=False,
     flag_value=FOR_EVER,
@@ -160,6 +163,7 @@ def trigger(
     kwargs: dict[str, Any] | None,
     at: Moment | None,
     overlap: OverlapWord | None,
+    task_id: str | None,
     wait: timedelta | None,
     note: str,
     by: str,
@@ -176,7 +180,10 @@ def trigger(
       celery -A proj redisbeater trigger report --kwargs '{"pages": 5}' --note "for the board"
       celery -A proj redisbeater trigger report --at "yesterday 09:00"
       celery -A proj redisbeater trigger report --overlap skip --wait 10m
+      celery -A proj redisbeater trigger report --task-id order-4711
     """
+    if task_id is not None and len(names) > 1:
+        raise BadInput(f"--task-id is the id of one run, and {len(names):,} entries are named; name one")
     context, store = Context.of(app), ScheduleStore(app)
     if wait is not None:
         check_tracked(context)
@@ -186,7 +193,14 @@ def trigger(
         scheduled_for = None if at is None else at.read(store.clock(), zone_of(app, name), is_past=True)
         try:
             ids[name] = store.trigger(
-                name, args=args, kwargs=kwargs, scheduled_for=scheduled_for, overlap=overlap, by=by, note=note
+                name,
+                args=args,
+                kwargs=kwargs,
+                scheduled_for=scheduled_for,
+                overlap=overlap,
+                task_id=task_id,
+                by=by,
+                note=note,
             )
         except SendFailed as exc:
             raise click.ClickException(str(exc)) from exc

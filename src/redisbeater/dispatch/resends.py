@@ -221,7 +221,8 @@ class Resends:
         fire_time = run.fire_time or run.sent_at
         if fire_time is None:
             raise InvalidEntry("fire_time", "is missing")
-        again = run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
+        terms = {"app": self._resources.app, "task_id": run.id, "span": run.span, "attempt": run.attempt}
+        again = run_again(run.name, payload, fire_time, **terms)
         again.options.update(renewed_expiry(again.options.get("expires"), run, now))
         return again
 

@@ -195,9 +195,9 @@ class FoundRuns:
 class Reservation:
     """The outcome of reserving a run that a program wants to send.
 
-    ``outcome``: ``RESERVED``, send it; ``BUFFERED``, beat sends it when its turn comes; ``CLAIMED``, a beat has claimed
-    the entry, ask again; ``BUSY``, ``active`` has the ids of the runs in its way. With ``cancel_other`` these are to be
-    stopped also where it is ``BUFFERED``.
+    ``outcome``: ``RESERVED``, send it; ``BUFFERED``, beat sends it when its turn comes; ``KNOWN``, a call with the same
+    id has sent it; ``CLAIMED``, a beat has claimed the entry, ask again; ``BUSY``, ``active`` has the ids of the runs
+    in its way. With ``cancel_other`` these are to be stopped also where it is ``BUFFERED``.
     """
 
     outcome: str
