@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from redisbeater.display import quoted
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import InvalidEntry
@@ -19,7 +18,7 @@ from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules import ScheduleCodec, describe
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import to_utc
 from redisbeater.store import Snapshot
@@ -95,9 +94,17 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
         if definition.disabled_until is not None:
             fire_time = _resumed_after_pause(fire_time, ResolvedPolicy.of(definition, defaults))
         return Score.planned(fire_time, enabled=definition.enabled)
-    if definition.end_at is not None and definition.timetable(defaults.zone).is_past_end(now):
-        raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
-    raise InvalidEntry("$.schedule", f"{quoted(definition.schedule)} never fires again")
+    timetable = definition.timetable(defaults.zone)
+    if timetable.end_at is not None:
+        if timetable.is_past_end(now):
+            raise InvalidEntry("$.end_at", f"{timetable.end_at.isoformat()} has passed; the entry would never run")
+        if first := definition._replace(end_at=None).timetable(defaults.zone).first(now):
+            end, start = (
+                each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first)
+            )
+            raise InvalidEntry("$.end_at", f"{end} is before the first fire time, {start}")
+    words = describe(definition.schedule, timetable.zone)
+    raise InvalidEntry("$.schedule", f"never fires from now on: {words}")
 
 
 def _has_new_end(before: Definition, after: Definition) -> bool:

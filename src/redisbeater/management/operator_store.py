@@ -17,7 +17,7 @@ from redisbeater.management.entry_words import EntryWords, FormWords, drafted, f
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
-from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
+from redisbeater.management.registered import Signature, once_problem, signature_of, task_names, task_problem
 from redisbeater.management.runs.history import LEAST_BEGIN, HistoryPage, Recorded, read_history, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
@@ -164,9 +164,13 @@ class OperatorStore(ScheduleStore):
         return signature_of(self._context.app, task, self._context.config.redact)
 
     def task_problem(self, entry: RedisScheduleEntry) -> str:
-        """Return why each run of an entry will fail, as far as the tasks of the app tell; else an empty text."""
-        definition = entry.definition()
-        return task_problem(self._context.app, definition.task, definition.args, definition.kwargs)
+        """Return why each run of an entry will fail, or is not held to ``once``, as far as the tasks of the app tell.
+
+        It is empty where nothing is wrong.
+        """
+        definition, app = entry.definition(), self._context.app
+        refusal = task_problem(app, definition.task, definition.args, definition.kwargs)
+        return refusal or (once_problem(app, definition.task) if definition.once else "")
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""

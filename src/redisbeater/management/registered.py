@@ -14,6 +14,7 @@ from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.redaction import redacted
+from redisbeater.runs.process import OnceTask
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -54,6 +55,14 @@ def task_problem(app: Celery, task: str, args: Sequence[Any], kwargs: Mapping[st
         return f"{refusal}{nearest_task(app, task)}"
     refusal = refused_arguments(app, task, args, kwargs)
     return f"each run will fail, the task does not take these arguments: {shown(refusal)}" if refusal else ""
+
+
+def once_problem(app: Celery, task: str) -> str:
+    """Return why ``once`` has no effect on the runs of a task, as far as the app has it; else an empty text."""
+    found = app.tasks.get(task) if is_registered(app, task) else None
+    if found is None or isinstance(found, OnceTask):
+        return ""
+    return f"once has no effect: the class of {shown(task)} is not OnceTask; declare it with base=OnceTask"
 
 
 def import_tasks(app: Celery) -> None:

@@ -51,7 +51,7 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
             announce([new], "renamed", by=author.by, fields=["name"], renamed_from=name)
             return load(context, new)
         if outcome == "EXISTS":
-            raise EntryExists(new)
+            raise EntryExists(new, "choose another name, or delete that entry first")
         if outcome == "NOT_OURS":
             raise context.redis.not_ours(new)
         if outcome == "ABSENT":
@@ -137,7 +137,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     score = _restored_score(kept, context.in_zone(zone).defaults, context.codec)
     outcome = context.redis.deleted.restore(name, score.to_text(), log=author.line("restored"))
     if outcome == "EXISTS":
-        raise EntryExists(name)
+        raise EntryExists(name, "rename or delete that entry first")
     if outcome == "NOT_OURS":
         raise context.redis.not_ours(name)
     if outcome == "ABSENT":
