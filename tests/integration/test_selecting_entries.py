@@ -357,7 +357,7 @@ def test_a_broken_entry_runs_again_when_its_reason_is_gone(
     assert store.broken() == {}
     assert store.get("odd").due_at is not None
     assert store.log("odd")[0].details["note"] == "deployed"
-    with pytest.raises(InvalidEntry, match=r"^'odd': is not broken"):
+    with pytest.raises(InvalidEntry, match=r"^'odd': not broken"):
         store.retry("odd")
     assert run("broken", "--retry", "od").stderr.endswith("did you mean 'odd'?\n")
 

@@ -168,8 +168,8 @@ def _print_outcomes(
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
 
-    With ``view`` the next run is said, too; with ``undo``, of a single one, the verb that undoes it. Ctrl-C ends it after the page that is being written, and says how many were
-    changed until then.
+    With ``view`` the next run is said, too; with ``undo``, of a single one, the verb that undoes it. Ctrl-C ends it
+    after the page that is being written, and says how many were changed until then.
 
     Raises:
         StoreError: Redis failed; the entries of the pages after that were not changed.

@@ -254,7 +254,7 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, 
         end = until.read(local.now, local.zone)
     before, begun = ScheduleStore(app).is_paused, ScheduleStore(app).pause(note, by, end)
     if as_json:
-        click.echo(printable_json(json_form(begun), indent=2))
+        click.echo(printable_json({**begun.as_dict(), "still_claimed": begun.still_claimed}, indent=2))
         return
     if before is not None:
         click.echo(f"this replaces the pause before it: {pause_words(before, view)}")

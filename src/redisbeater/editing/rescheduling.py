@@ -99,10 +99,8 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
         if timetable.is_past_end(now):
             raise InvalidEntry("$.end_at", f"{timetable.end_at.isoformat()} has passed; the entry would never run")
         if first := definition._replace(end_at=None).timetable(defaults.zone).first(now):
-            end, start = (
-                each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first)
-            )
-            raise InvalidEntry("$.end_at", f"{end} is before the first fire time, {start}")
+            bounds = (each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first))
+            raise InvalidEntry("$.end_at", " is before the first fire time, ".join(bounds))
     words = describe(definition.schedule, timetable.zone)
     raise InvalidEntry("$.schedule", f"never fires from now on: {words}")
 

@@ -188,5 +188,5 @@ def retry(context: Context, name: str, author: Author) -> RedisScheduleEntry:
     if not snapshot.exists:
         raise EntryNotFound(name)
     if not snapshot.is_broken:
-        raise InvalidEntry(quoted(name), "is not broken; only a quarantined entry can be tried again")
+        raise InvalidEntry(quoted(name), "not broken; only a quarantined entry can be tried again")
     return RedisScheduleEntry.of(write(context, FieldChange(name=name, author=author)), context)
