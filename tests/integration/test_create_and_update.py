@@ -132,22 +132,28 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((), "$.schedule: is missing; expected one of --every, --cron"),
-        (("--every", "x"), "$.schedule.every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
-        (("--every", "0"), "$.schedule.every: expected a duration above 0, got '0'"),
-        (("--every", "5", "--at", "now"), "$.schedule: expected only one of --every, --at"),
-        (("--cron", "61 * * * *"), "$.schedule.minute: '61' is out of range"),
-        (("--at", "soon"), "$.schedule.at: 'soon': expected a time such as"),
-        (("--solar", "sunset"), "$.schedule.solar: expected an event, latitude and longitude such as"),
-        (("--solar", "sunzet,1,2"), "$.schedule: solar: "),
-        (("--rrule", "FREQ=NEVER"), "$.schedule.rrule: "),
-        ((*CRON, "--timezone", "Europe/Wien"), "$.timezone: unknown time zone 'Europe/Wien'"),
-        ((*CRON, "--args", "{"), '$.args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
+        ((), "schedule: is missing; expected one of --every, --cron"),
+        (("--every", "x"), "--every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
+        (("--every", "0"), "--every: expected a duration above 0, got '0'"),
+        (("--every", "5", "--at", "now"), "--every, --at: expected only one of --every, --at"),
+        (("--cron", "61 * * * *"), "--cron minute: '61' is out of range"),
+        (("--at", "soon"), "--at: 'soon': expected a time such as"),
+        (("--solar", "sunset"), "--solar: expected an event, latitude and longitude such as"),
+        (("--solar", "sunzet,1,2"), "--solar: solar: "),
+        (("--rrule", "FREQ=NEVER"), "--rrule: "),
+        ((*CRON, "--timezone", "Europe/Wien"), "--timezone: unknown time zone 'Europe/Wien'"),
+        ((*CRON, "--args", "{"), '--args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
         ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
-        ((*CRON, "--options", '{"quue": "x"}'), "$.options.quue: "),
-        ((*CRON, "--max-runs", "many"), "$.max_runs: expected a whole number, got 'many'"),
-        ((*CRON, "--on-finish", "retain"), "$.on_finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
-        ((*CRON, "--end-at", "2020-01-01"), "$.end_at: "),
+        ((*CRON, "--options", '{"quue": "x"}'), "--options quue: "),
+        ((*CRON, "--max-runs", "many"), "--max-runs: expected a whole number, got 'many'"),
+        ((*CRON, "--on-finish", "retain"), "--on-finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
+        ((*CRON, "--end-at", "2020-01-01"), "--end-at: 2020-01-01T00:00:00+01:00 has passed; "),
+        (("--every", "1h", "--end-at", "+2s"), "--end-at: "),
+        ((*CRON, "--args", '"x"'), "--args: expected a JSON list, got '\"x\"'. For one argument write [\"x\"]"),
+        ((*CRON, "--kwargs", "[1]"), "--kwargs: expected a JSON object, got '[1]'. Write an object, such as {"),
+        ((*CRON, "--grace", "0.1s"), "--grace: expected seconds or a timedelta, from 1 to"),
+        ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
+        (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 has passed, "),
         ((*CRON, "--json-file", "a.json"), "--json-file has the whole definition; "),
     ],
 )
@@ -169,7 +175,10 @@ def test_an_entry_is_created_once(run: Callable[..., Result], store: ScheduleSto
     kept_as_json = run("create", "a", "shop.report", "--every", "20s", "--if-missing", "--json")
     new_as_json = run("create", "b", "shop.report", "--every", "20s", "--if-missing", "--json")
 
-    assert (again.exit_code, again.stderr) == (2, "Error: an entry named 'a' exists in the schedule\n")
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "Error: an entry named 'a' exists in the schedule; update changes it, create --if-missing leaves it as it is\n",
+    )
     assert (kept.exit_code, kept.stdout) == (0, "a: exists, left as it is\n")
     assert json.loads(kept_as_json.stdout) == {"name": "a", "dry_run": False, "created": False}
     assert json.loads(new_as_json.stdout)["created"]
@@ -323,11 +332,11 @@ def test_a_grace_without_an_end_is_a_change(run: Callable[..., Result], store: S
     ("arguments", "error"),
     [
         ((), "nothing to change; "),
-        (("--unset", "quue"), "$.quue: is not a field that can be unset; did you mean 'queue'?"),
-        (("--unset", "schedule"), "$.schedule: cannot be unset; "),
-        (("--unset", "queue", "--queue", "q"), "$.queue: is set and unset at once"),
-        (("--priority", "high"), "$.options.priority: expected a whole number, got 'high'"),
-        (("--jitter", "-1"), "$.jitter: '-1': expected a duration such as"),
+        (("--unset", "quue"), "--unset quue: is not a field that can be unset; did you mean 'queue'?"),
+        (("--unset", "schedule"), "--unset schedule: cannot be unset; "),
+        (("--unset", "queue", "--queue", "q"), "--unset queue: is set at once"),
+        (("--priority", "high"), "--priority: expected a whole number, got 'high'"),
+        (("--jitter", "-1"), "--jitter: '-1': expected a duration such as"),
     ],
 )
 def test_an_update_that_cannot_be_read_writes_nothing(
@@ -347,9 +356,9 @@ def test_all_that_is_wrong_is_printed_at_once(run: Callable[..., Result], store:
 
     assert (result.exit_code, store.count()) == (2, 0)
     assert [line.partition(":")[::2] for line in result.stderr.splitlines()] == [
-        ("Error", ' $.args: not valid JSON. Write a list, such as ["orders"]'),
-        ("Error", " $.max_runs: expected a whole number of runs, at least 1, or None, got 0"),
-        ("Error", " $.schedule.every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
+        ("Error", ' --args: not valid JSON. Write a list, such as ["orders"]'),
+        ("Error", " --max-runs: expected a whole number of runs, at least 1, or None, got 0"),
+        ("Error", " --every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
     ]
 
 
@@ -454,6 +463,7 @@ def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStor
         ("[]", "$: expected an object, got list"),
         ('{"name": "a"}', "$.task: is missing"),
         ('{"task": "shop.report"}', "$.name: is missing"),
+        ('{"name": 1, "task": "shop.report"}', "$.name: expected a text, got 1"),
         (
             '{"name": "a", "task": "t", "schedulee": 5}',
             "$.schedulee: is not a field of an entry; did you mean 'schedule'?",
@@ -470,7 +480,7 @@ def test_a_file_that_cannot_be_read_writes_nothing(
     result = run("create", "--json-file", str(tmp_path / "a.json"))
 
     assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
-    assert result.stderr.startswith(f"Error: {error}")
+    assert result.stderr.startswith(f"Error: {tmp_path / 'a.json'}: {error}")
 
 
 def test_the_name_of_a_file_that_cannot_be_read_is_shown_with_escapes(run: Callable[..., Result]) -> None:

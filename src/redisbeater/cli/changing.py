@@ -122,7 +122,7 @@ def say(name: str, words: str, facts: Mapping[str, Any], *, as_json: bool) -> No
 
 
 def facts_of(done: str, entry: RedisScheduleEntry | None, **more: Any) -> dict[str, Any]:
-    """Return what was done and how the entry is now, for JSON; null where there is none any more."""
+    """Return the facts of a change for JSON, with the entry as it is now, or null where there is none."""
     return {"done": done, "state": entry and entry.state, "due_at": entry and entry.due_at, **more}
 
 

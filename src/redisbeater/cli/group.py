@@ -72,7 +72,7 @@ def complete_task(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 
 
 def completing(words: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return what completes one of some words, which are found when a shell asks."""
+    """Return a completion of some words, which are found when a shell asks."""
     return lambda _ctx, _param, incomplete: [word for word in words() if word.startswith(incomplete)]
 
 
@@ -243,7 +243,7 @@ def _as_typed(error: Exception) -> str:
         return str(error)
     context, (head, place) = click.get_current_context(), found.groups()
     passed = {
-        str(each.name): each.opts[0] if isinstance(each, click.Option) else each.human_readable_name
+        str(each.name): each.opts[0] if isinstance(each, click.Option) else each.human_readable_name.rstrip(".")
         for each in context.command.params
         if each.name and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
     }

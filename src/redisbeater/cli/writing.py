@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ class EntryOptions:
     as_json: bool
     times: Times
 
-    def confirm(self, schedule: Any, zone: tzinfo) -> None:
+    def confirm(self, schedule: Any, words: EntryWords) -> None:
         """Ask whether a time of ``--at`` is meant that has passed: its run is sent at once, and a year is soon wrong.
 
         Raises:
@@ -109,9 +109,9 @@ class EntryOptions:
         """
         if self.yes or self.dry_run or self.options["at"] is None:
             return
-        view, moment = self.times.view(), schedule.fire_time(zone)
+        view, moment = self.times.view(), schedule.fire_time(words.zone)
         if moment < view.now - MOST_PASSED:
-            ago = f"{date_words(moment.astimezone(zone))} has passed, {relative_words(moment, view.now)}"
+            ago = f"{date_words(moment.astimezone(words.zone))} has passed, {relative_words(moment, view.now)}"
             text = f"--at: {ago}; its run would be sent at once"
             if not is_terminal(sys.stdin):
                 raise BadInput(f"{text}. If that is meant, pass --yes")
@@ -231,7 +231,7 @@ def create(
     else:
         words = store.words(given.words)
         wanted = _from_options(store, name, task, words)
-        given.confirm(wanted.schedule, words.zone)
+        given.confirm(wanted.schedule, words)
     fields: Any = fields_of_entry(wanted)
     try:
         entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=given.dry_run, **given.author, **fields)
@@ -326,7 +326,7 @@ def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | N
     fields, options = words.fields(), words.task_options()
     if "labels" in fields:
         fields["labels"] = _with_labels(store.get(name), fields["labels"])
-    given.confirm(fields.get("schedule"), words.zone)
+    given.confirm(fields.get("schedule"), words)
     entry = store.copy(name, new, task_options=options, dry_run=given.dry_run, **given.author, **fields)
     _show_created(store, app, entry, given, like=f" like {shown(name)}")
 
@@ -368,7 +368,7 @@ def update(
         entry = store.get(name)
         if_version = if_version or entry.version  # whoever changes the labels in the meantime is not undone
         fields["labels"] = _with_labels(entry, fields["labels"])
-    given.confirm(fields.get("schedule"), words.zone)
+    given.confirm(fields.get("schedule"), words)
     for word in unset:
         try:
             field, value = default_of(word)

@@ -95,9 +95,9 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
             fire_time = _resumed_after_pause(fire_time, ResolvedPolicy.of(definition, defaults))
         return Score.planned(fire_time, enabled=definition.enabled)
     timetable = definition.timetable(defaults.zone)
-    if timetable.end_at is not None:
+    if definition.end_at is not None and timetable.end_at is not None:
         if timetable.is_past_end(now):
-            raise InvalidEntry("$.end_at", f"{timetable.end_at.isoformat()} has passed; the entry would never run")
+            raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
         if first := definition._replace(end_at=None).timetable(defaults.zone).first(now):
             bounds = (each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first))
             raise InvalidEntry("$.end_at", " is before the first fire time, ".join(bounds))

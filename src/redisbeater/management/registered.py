@@ -14,7 +14,6 @@ from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.redaction import redacted
-from redisbeater.runs.process import OnceTask
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -60,7 +59,7 @@ def task_problem(app: Celery, task: str, args: Sequence[Any], kwargs: Mapping[st
 def once_problem(app: Celery, task: str) -> str:
     """Return why ``once`` has no effect on the runs of a task, as far as the app has it; else an empty text."""
     found = app.tasks.get(task) if is_registered(app, task) else None
-    if found is None or isinstance(found, OnceTask):
+    if found is None or getattr(found, "executes_once", False):
         return ""
     return f"once has no effect: the class of {shown(task)} is not OnceTask; declare it with base=OnceTask"
 
