@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,7 @@ from redisbeater import (
     rrule,
 )
 from redisbeater.cli import redisbeater
+from redisbeater.runs import OnceTask
 from redisbeater.schedules import next_fire_time
 
 pytestmark = pytest.mark.one_server
@@ -149,7 +151,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         ((*CRON, "--on-finish", "retain"), "--on-finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
         ((*CRON, "--end-at", "2020-01-01"), "--end-at: 2020-01-01T00:00:00+01:00 has passed; "),
         (("--every", "1h", "--end-at", "+2s"), "--end-at: "),
-        ((*CRON, "--args", '"x"'), "--args: expected a JSON list, got '\"x\"'. For one argument write [\"x\"]"),
+        ((*CRON, "--args", '"x"'), '--args: expected a JSON list, got \'"x"\'. For one argument write ["x"]'),
         ((*CRON, "--kwargs", "[1]"), "--kwargs: expected a JSON object, got '[1]'. Write an object, such as {"),
         ((*CRON, "--grace", "0.1s"), "--grace: expected seconds or a timedelta, from 1 to"),
         ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
@@ -252,6 +254,51 @@ def test_arguments_that_celery_does_not_check_are_not_checked(
     def send(to: str) -> None: ...
 
     assert run("create", "a", "shop.send", "--every", "10s").stderr == ""
+
+
+def test_once_without_its_class_of_tasks_is_a_warning(make_app: Callable[..., Celery]) -> None:
+    app = make_app("shop", redisbeater_track_runs=True)
+
+    @app.task(name="shop.report", shared=False)
+    def report() -> None: ...
+
+    @app.task(name="shop.bill", shared=False, base=OnceTask)
+    def bill() -> None: ...
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
+
+    warned = run("create", "a", "shop.report", "--every", "1h", "--once", "--dry-run")
+    created = run("create", "b", "shop.bill", "--every", "1h", "--once")
+    changed = run("update", "b", "--task", "shop.report")
+    [finding] = [each for each in ScheduleStore(app).lint() if each.rule == "no-once-task"]
+
+    problem = "once has no effect: the class of shop.report is not OnceTask; declare it with base=OnceTask"
+    assert (warned.exit_code, warned.stderr) == (0, f"Warning: {problem}\n")
+    assert (created.stderr, changed.stderr) == ("", f"Warning: {problem}\n")
+    assert (finding.name, finding.text) == ("b", problem)
+    assert problem in [each.text for each in ScheduleStore(app).why("b").evidence]
+
+
+@pytest.mark.parametrize("verb", [("create", "b", "shop.report"), ("update", "a"), ("copy", "a", "b")])
+def test_a_time_that_has_passed_is_meant_only_with_a_yes(
+    run: Callable[..., Result], store: ScheduleStore, verb: tuple[str, ...]
+) -> None:
+    store.create("a", "shop.report", 3600)
+    given = (*verb, "--at", "2020-01-01T09:00")
+
+    refused = run(*given)
+
+    assert (refused.exit_code, refused.stderr.startswith("Error: --at: Wed 1 Jan 2020 has passed, ")) == (2, True)
+    assert [list(store.names()), store.definition("a")["schedule"]["__type__"]] == [["a"], "interval"]
+    assert run(*given, "--dry-run").exit_code == 0
+    assert (run(*given, "--yes").exit_code, run("create", "now", "shop.report", "--at", "now").exit_code) == (0, 0)
+
+
+def test_the_preview_of_a_jittered_entry_says_when_its_runs_are_sent(run: Callable[..., Result]) -> None:
+    lines = run("create", "a", "shop.report", "--every", "1h", "--jitter", "30s").stdout.splitlines()
+
+    assert all(re.search(r"   in \d+ \w+   sent [\d.]+ s later$", line) for line in lines[2:])
 
 
 # update

@@ -112,7 +112,7 @@ def test_history_selects_by_state_and_time_and_shows_ids(
         f"overlap, because of {GOING}",
         "ValueError: no feed, 1: LOST, celery@w3 gone",
     ]
-    assert failed[2].split("|")[-2] == "failed"
+    assert failed[3].split("|")[-2] == "failed"
     assert [line.partition("|")[0] for line in recent[1:]] == ["FIRE TIME", "23:30:00", "23:25:00"]
 
 
