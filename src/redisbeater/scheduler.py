@@ -20,6 +20,7 @@ from redisbeater.beat.process import (
     close_within,
     complete_lines,
     complete_next_line,
+    print_wrong_setting_briefly,
 )
 from redisbeater.beat.repair import check_eviction, report_removed
 from redisbeater.beat.statics import add_cleanup, reconcile
@@ -84,7 +85,11 @@ class RedisScheduler(Scheduler):
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
         complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
-        self._context = Context.of(app)
+        try:
+            self._context = Context.of(app)
+        except ImproperlyConfigured:
+            print_wrong_setting_briefly()
+            raise
         self._sender = Sender(self)
         self._beat = BeatParts(
             self._context,

@@ -23,7 +23,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.config.settings import leftover_settings
 from redisbeater.config.values import has_settings
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import quoted, shown
 from redisbeater.editing.compare_and_set import delete_entry
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
@@ -97,6 +97,19 @@ def log_last_error_once() -> None:
 def _print_unless_logged(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     is_logged = isinstance(error, RedisBeaterError) and passed_through(error, celery.apps.beat)
     if not is_logged:
+        sys.__excepthook__(kind, error, traceback)
+
+
+def print_wrong_setting_briefly() -> None:
+    """Let Python print one line where a wrong setting ends ``celery beat``: the frames that led to it say nothing."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_briefly
+
+
+def _print_briefly(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, ImproperlyConfigured) and passed_through(error, celery.apps.beat):
+        print(f"Error: beat does not start, a setting is wrong. {shown(error)}", file=sys.stderr)
+    else:
         sys.__excepthook__(kind, error, traceback)
 
 

@@ -360,7 +360,7 @@ class Job(NamedTuple):
         """Return the lines of the entry's log: what was skipped, and whether it has finished or is disabled."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
-            lines.append(LogLine(what="finished", details={"then": ending.value}))
+            lines.append(LogLine(what="finished", details={"then": "" if ending is OnFinish.KEEP else ending.value}))
         if self.gives_up:
             note = f"{self.claimed.failures} failures in a row"
             lines.append(LogLine(what="disabled", details={"by": "redisbeater", "note": note}))

@@ -486,7 +486,7 @@ class RedisSchedule:
         It can be restored for seven days, while it is one of the newest 10,000. Its log gets the line ``log``, and is
         kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
         """
-        return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
+        return self._delete([name], {name: origin}, log, 0 if origin else KEEP_DELETED).get(name, "")
 
     def delete_many(self, origins: Mapping[str, str], *, log: str = "", kept: int = 0) -> dict[str, str]:
         """Delete entries by name, page by page, each as :meth:`delete`. Return those that were deleted.

@@ -46,7 +46,7 @@ end
 local function forget_older()
   for _, name in ipairs(try('ZREVRANGE', deleted, newest, -1) or {}) do
     redis.call('ZREM', deleted, name)
-    if not read(kept .. name, 'origin').origin then redis.call('DEL', kept .. name) end
+    if not is_static_origin(read(kept .. name, 'origin').origin) then redis.call('DEL', kept .. name) end
   end
 end
 
@@ -56,9 +56,7 @@ local function delete(entry, name, origin)
   if is_entry and origin ~= '' and stored_origin ~= origin then return 'KEPT' end
   local is_static = origin == '' and is_entry and is_static_origin(stored_origin)
   local problem_since = list_problem(schedule, entry)
-  if is_static or newest ~= '0' and origin == '' and is_entry then
-    keep_copy(kept .. name, entry, name, problem_since)
-  end
+  if is_static or newest ~= '0' and is_entry then keep_copy(kept .. name, entry, name, problem_since) end
   if runs ~= '' then forget_runs(name) end
   local existed = is_entry and redis.call('DEL', entry) or 0
   redis.call('ZREM', schedule, entry)

@@ -32,7 +32,7 @@ local function restore_copy()
   end
   redis.call('ZADD', schedule, score, entry)
   list_problem(schedule, entry, fields.ends, since)
-  if fields.origin then try('SADD', statics, name) end
+  if is_static_origin(fields.origin) then try('SADD', statics, name) end
   redis.call('DEL', kept)
   try('ZREM', deleted, name)
   redis.call('PERSIST', log .. name)
