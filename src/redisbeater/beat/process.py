@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from types import FrameType, TracebackType
@@ -23,7 +23,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.config.settings import leftover_settings
 from redisbeater.config.values import has_settings
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import quoted, shown
 from redisbeater.editing.compare_and_set import delete_entry
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
@@ -188,15 +188,32 @@ def _overridden(owner: type, base: type, names: tuple[str, ...]) -> list[str]:
     return [f"{owner.__name__}.{name}" for name in names if getattr(owner, name, None) is not getattr(base, name, None)]
 
 
-def report_other_scheduler(service: Service) -> None:
-    """Log that a beat runs another scheduler, if its app has settings of redisbeater."""
-    if has_settings(service.app):
-        scheduler = type(service.scheduler)
+#: Names of moved tasks that the log has.
+_MOST_NAMES = 5
+
+
+def report_other_scheduler(service: Service, moved: Sequence[str]) -> None:
+    """Log that a beat runs another scheduler, if its app has settings of redisbeater or its tasks were moved.
+
+    Arguments:
+        service: the service of that beat.
+        moved: the names of the tasks that an import has disabled there.
+    """
+    scheduler = f"{type(service.scheduler).__module__}.{type(service.scheduler).__qualname__}"
+    if moved:
         logger.warning(
-            "this beat runs %s.%s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
+            "this beat runs %s, where %d tasks are disabled since they were moved to redisbeater (%s); write -S "
+            "redisbeater, or for the beat of a worker --scheduler redisbeater; to let this one run them, enable them "
+            "by import django-celery-beat --enable-source",
+            scheduler,
+            len(moved),
+            ", ".join([*map(shown, moved[:_MOST_NAMES]), *(["..."] if len(moved) > _MOST_NAMES else [])]),
+        )
+    elif has_settings(service.app):
+        logger.warning(
+            "this beat runs %s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
             "--scheduler redisbeater",
-            scheduler.__module__,
-            scheduler.__qualname__,
+            scheduler,
         )
 
 
