@@ -199,7 +199,18 @@ def test_an_entry_that_a_shell_writes_runs(
     assert json.loads(meta)["total_run_count"] >= 1
 
 
-@pytest.mark.parametrize("name", ["script", "fastapi", "several_beats"])
+def test_a_user_adds_a_schedule_and_the_agent_wakes(example: Callable[[str], Example]) -> None:
+    agents = example("agents")
+    worker, beat = agents.worker(), agents.beat("-S", "redisbeater")
+    beat.says("leading as")
+
+    program = "import schedules as s; print(s.add(4, '0 9 * * *', 'UTC', 7).name); s.store.trigger('user/4/1')"
+    assert agents.run(sys.executable, "-c", program) == "user/4/1\n"
+    worker.says("user 4: prompt 7")
+    assert agents.run(sys.executable, "-c", "import schedules as s; s.leave(4); print(s.mine(4))") == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["script", "fastapi", "several_beats", "agents"])
 def test_the_tests_that_stand_in_an_example_pass(example: Callable[[str], Example], name: str) -> None:
     project = example(name)
 

@@ -89,6 +89,9 @@ def test_the_lines_enable_the_tasks_of_django_that_were_disabled_and_delete_what
 
     lines = lines_to_paste(run(project, "celery -A proj redisbeater import django-celery-beat --yes --disable-source"))
     moved = (set(store.names()), enabled_in_django(project))
+    project.beat(scheduler="django").says(
+        "where 2 tasks are disabled since they were moved to redisbeater (feed, it's a "
+    )
     for line in lines:
         run(project, line)
 

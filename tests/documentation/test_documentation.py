@@ -116,9 +116,17 @@ def _read(site: Site, block: Block) -> None:
             data = {name: dict(section) for name, section in data.items()}
     if name := block.marks.get("file"):
         site.save(name, block.text)
-    for command in re.findall(r"celery -A \w+ [^\n\"']*", _texts(data)):
-        if "$" not in command and "redisbeater" not in command.split()[3:4]:
+    for command in _steps(data) or re.findall(r"celery -A \w+ [^\n\"']*", _texts(data)):
+        if "$(" not in command:
             check(command)
+
+
+def _steps(data: Any) -> list[str]:
+    """Return the commands of a workflow of a forge; none, if it is another file."""
+    workflows = [each for each in data if isinstance(each, dict) and "jobs" in each] if isinstance(data, list) else []
+    steps = [step for each in workflows for job in each["jobs"].values() for step in job["steps"]]
+    assert all(("run" in step) != ("uses" in step) for step in steps), "a step runs or uses something"
+    return [line for step in steps for line in step.get("run", "").splitlines()]
 
 
 def _texts(data: Any) -> str:
