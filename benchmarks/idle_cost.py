@@ -3,7 +3,7 @@
     python benchmarks/idle_cost.py                 # four minutes, a server of its own
     python benchmarks/idle_cost.py --seconds 600   # a longer look at each
 
-The beats are real ones, with 1,000 entries that are due in a month, and their broker is another database. MONITOR counts
+The beats are real, have 1,000 entries that are due in a month, and their broker is another database. MONITOR counts
 requests, and the commands that scripts run. A month has 730 hours.
 """
 
