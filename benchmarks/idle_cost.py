@@ -2,8 +2,9 @@
 
     python benchmarks/idle_cost.py                 # four minutes, a server of its own
     python benchmarks/idle_cost.py --seconds 600   # a longer look at each
+    python benchmarks/idle_cost.py --entries 10    # scripts look at each entry once a minute
 
-The beats are real, have 1,000 entries that are due in a month, and their broker is another database. MONITOR counts
+The beats are real, their entries are due in a month, and their broker is another database. MONITOR counts
 requests, and the commands that scripts run. A month has 730 hours.
 """
 
@@ -32,8 +33,6 @@ from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
 
 HOURS_OF_A_MONTH = 730
 
-ENTRIES = 1_000
-
 #: The case, how many beats it has, and the settings besides the defaults.
 CASES: Sequence[tuple[str, int, dict[str, Any]]] = (
     ("one beat", 1, {}),
@@ -48,23 +47,23 @@ def settings_of(server: Server, more: dict[str, Any]) -> dict[str, Any]:
     return {"broker_url": server.url(1), "redisbeater_redis_url": server.url(0), **more}
 
 
-def fill(settings: dict[str, Any]) -> None:
+def fill(settings: dict[str, Any], entries: int) -> None:
     """Store the entries."""
     app = Celery("proj", set_as_current=False)
     app.conf.update(settings)
     when = clocked(datetime.now(timezone.utc) + timedelta(days=30))
     with ScheduleStore(app).bulk(by="benchmark") as bulk:
-        for number in range(ENTRIES):
+        for number in range(entries):
             bulk.upsert(RedisScheduleEntry(f"entry {number}", "proj.job", when, app=app))
 
 
-def measure(beats: int, more: dict[str, Any], seconds: float) -> tuple[float, float]:
+def measure(beats: int, more: dict[str, Any], entries: int, seconds: float) -> tuple[float, float]:
     """Return the requests an hour of some beats, and the commands of their scripts."""
     with running(programs()[0]) as server, tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         settings = settings_of(server, more)
         source = f"from celery import Celery\napp = Celery('proj')\napp.conf.update({settings!r})\n"
         Path(folder, "proj.py").write_text(source)
-        fill(settings)
+        fill(settings, entries)
         command = [sys.executable, "-m", "celery", "-A", "proj", "beat", "-S", "redisbeater", "--pidfile="]
         for _ in range(beats):
             quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -80,10 +79,11 @@ def main() -> None:
     """Print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=50.0, help="how long each case is observed (%(default)g)")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--entries", type=int, default=1_000, help="how many wait (%(default)s)")
+    options = parser.parse_args()
     print(f"{'':28} {'requests/h':>11} {'a month':>12} {'in scripts/h':>13} {'a month':>12}")
     for name, beats, more in CASES:
-        requests, in_scripts = measure(beats, more, seconds)
+        requests, in_scripts = measure(beats, more, options.entries, options.seconds)
         month, of_scripts = requests * HOURS_OF_A_MONTH, in_scripts * HOURS_OF_A_MONTH
         print(f"{name:28} {requests:11,.0f} {month:12,.0f} {in_scripts:13,.0f} {of_scripts:12,.0f}", flush=True)
 

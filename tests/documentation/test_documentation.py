@@ -76,6 +76,14 @@ def test_marked_blocks_are_few_and_say_why() -> None:
     assert [path for path in tests if not (ROOT / path).is_file()] == []
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("recipe-*.rst")), ids=lambda page: page.stem)
+def test_a_recipe_is_short(page: Path) -> None:
+    """Without blocks and tables it has 400 words at most."""
+    prose = re.sub(r"^( *)\.\. .*\n(?:\1 +.*\n|\n)*", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert 100 < len(prose.split()) <= 400
+
+
 def _python(site: Site, block: Block) -> None:
     if name := block.marks.get("file"):
         site.save(name, block.text)
