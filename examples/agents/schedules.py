@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 from proj import app, wake
 
@@ -19,7 +20,7 @@ class Refused(Exception):
 
 def add(user: int, when: str, zone: str, prompt: int) -> RedisScheduleEntry:
     """Store a schedule of a user, or raise Refused or InvalidEntry."""
-    fields = {"args": [user, prompt], "timezone": zone, "jitter": 60, "labels": {"user": str(user)}}
+    fields: dict[str, Any] = {"args": [user, prompt], "timezone": zone, "jitter": 60, "labels": {"user": str(user)}}
     draft = RedisScheduleEntry("draft", wake, cron(when), app=app, **fields)
     times = [run.fire_time for run in draft.upcoming(100)]
     if any(later - sooner < LEAST_DISTANCE for sooner, later in pairwise(times)):

@@ -1,6 +1,7 @@
 """One entry, one run for each tenant."""
 
 import uuid
+from typing import Any
 
 from celery import shared_task
 from django.db import connection
@@ -10,7 +11,7 @@ from redisbeater.runs import OnceTask
 
 
 @shared_task(bind=True, base=OnceTask)
-def for_each_tenant(self, task, *args, **kwargs):
+def for_each_tenant(self: Any, task: str, *args: Any, **kwargs: Any) -> None:
     """Send a task once for each tenant. Done again, it sends the same ids, and OnceTask leaves out what has run."""
     headers = {name: self.request.get(name) for name in ("periodic_task_name", "scheduled_for")}
     tenants = get_tenant_model().objects.exclude(schema_name=get_public_schema_name())
@@ -25,7 +26,7 @@ def for_each_tenant(self, task, *args, **kwargs):
 
 
 @shared_task(base=OnceTask)
-def report(schema):
+def report(schema: str) -> None:
     """Do the work of one tenant, in its schema."""
     with schema_context(schema):
         print(f"report of {connection.schema_name}", flush=True)

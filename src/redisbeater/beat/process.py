@@ -199,22 +199,17 @@ def report_other_scheduler(service: Service, moved: Sequence[str]) -> None:
         service: the service of that beat.
         moved: the names of the tasks that an import has disabled there.
     """
-    scheduler = f"{type(service.scheduler).__module__}.{type(service.scheduler).__qualname__}"
-    if moved:
-        logger.warning(
-            "this beat runs %s, where %d tasks are disabled since they were moved to redisbeater (%s); write -S "
-            "redisbeater, or for the beat of a worker --scheduler redisbeater; to let this one run them, enable them "
-            "by import django-celery-beat --enable-source",
-            scheduler,
-            len(moved),
-            ", ".join([*map(shown, moved[:_MOST_NAMES]), *(["..."] if len(moved) > _MOST_NAMES else [])]),
-        )
-    elif has_settings(service.app):
-        logger.warning(
-            "this beat runs %s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
-            "--scheduler redisbeater",
-            scheduler,
-        )
+    if not moved and not has_settings(service.app):
+        return
+    scheduler, names = type(service.scheduler), ", ".join(map(shown, moved[:_MOST_NAMES]))
+    more = ", ..." if len(moved) > _MOST_NAMES else ""
+    logger.warning(
+        "this beat runs %s.%s, so no entry of redisbeater runs%s; write -S redisbeater, or for the beat of a worker "
+        "--scheduler redisbeater",
+        scheduler.__module__,
+        scheduler.__qualname__,
+        f", nor do {len(moved)} tasks that were moved there and are disabled here: {names}{more}" if moved else "",
+    )
 
 
 def report_state_file(worker: Any) -> None:
