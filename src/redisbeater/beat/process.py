@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from types import FrameType, TracebackType
@@ -201,16 +201,28 @@ def _overridden(owner: type, base: type, names: tuple[str, ...]) -> list[str]:
     return [f"{owner.__name__}.{name}" for name in names if getattr(owner, name, None) is not getattr(base, name, None)]
 
 
-def report_other_scheduler(service: Service) -> None:
-    """Log that a beat runs another scheduler, if its app has settings of redisbeater."""
-    if has_settings(service.app):
-        scheduler = type(service.scheduler)
-        logger.warning(
-            "this beat runs %s.%s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
-            "--scheduler redisbeater",
-            scheduler.__module__,
-            scheduler.__qualname__,
-        )
+#: Names of moved tasks that the log has.
+_MOST_NAMES = 5
+
+
+def report_other_scheduler(service: Service, moved: Sequence[str]) -> None:
+    """Log that a beat runs another scheduler, if its app has settings of redisbeater or its tasks were moved.
+
+    Arguments:
+        service: the service of that beat.
+        moved: the names of the tasks that an import has disabled there.
+    """
+    if not moved and not has_settings(service.app):
+        return
+    scheduler, names = type(service.scheduler), ", ".join(map(shown, moved[:_MOST_NAMES]))
+    more = ", ..." if len(moved) > _MOST_NAMES else ""
+    logger.warning(
+        "this beat runs %s.%s, so no entry of redisbeater runs%s; write -S redisbeater, or for the beat of a worker "
+        "--scheduler redisbeater",
+        scheduler.__module__,
+        scheduler.__qualname__,
+        f", nor do {len(moved)} tasks that were moved there and are disabled here: {names}{more}" if moved else "",
+    )
 
 
 def report_state_file(worker: Any) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from redisbeater.display import quoted
 from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import InvalidEntry
@@ -24,7 +23,6 @@ from redisbeater.model.reader import SharingCodec
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
 from redisbeater.schedules import ScheduleCodec, Timetable, describe
-from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import ZoneRules, by_rules, is_in_gap, read_zone, shift_on, to_utc
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH, from_unix

@@ -59,7 +59,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "not-in-one-step": ("warning", "runs that could leave in one step with their commit, and do not"),
     "unknown-task": ("hint", "a task that no worker has registered; an error if its last run failed"),
-    "no-redbeat": ("hint", "an entry that RedBeat cannot read, below RedBeat's prefix"),
+    "no-redbeat": ("error", "an entry that RedBeat cannot read, below RedBeat's prefix"),
     "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
     "sentry-interval": ("hint", "an interval, for which Sentry may say missed; only with --sentry"),
 }
