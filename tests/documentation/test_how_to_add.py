@@ -87,7 +87,7 @@ EFFECTS = {
         """
         3 True
         None
-        Error: $.weight: expected a whole number, at least 1, or None, got 0
+        Error: --weight: expected a whole number, at least 1, or None, got 0
         """,
     ),
     "A state of a run": (
@@ -134,7 +134,7 @@ EFFECTS = {
         """
         at each full moon
         1 True
-        Error: $.schedule.phase: expected new or full, got 'half'
+        Error: --phase: expected new or full, got 'half'
         """,
     ),
     "A verb that changes entries or runs by name": (

@@ -55,7 +55,7 @@ def undo(web: TestClient, text: str) -> str:
 
 
 def run_block(
-    text: str, app: Celery, monkeypatch: pytest.MonkeyPatch, page: str = "dashboard-embedding.rst", **names_of_proj: Any
+    text: str, app: Celery, monkeypatch: pytest.MonkeyPatch, page: str = "dashboard.rst", **names_of_proj: Any
 ) -> dict[str, Any]:
     """Run the block of a page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
     project = ModuleType("proj")
