@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from redisbeater.dashboard.address import is_secure, root_of
+from redisbeater.dashboard.address import is_live, is_secure, root_of
 from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.site import Clock
 from redisbeater.exceptions import StoreError
@@ -83,7 +83,7 @@ class PageRequest:
     @property
     def is_live(self) -> bool:
         """Whether an open page asks by itself, as something has changed."""
-        return self.request.headers.get("X-Redisbeater-Live") == "1"
+        return is_live(self.request)
 
     @property
     def wants_json(self) -> bool:
@@ -213,8 +213,8 @@ async def flash(req: PageRequest, response: Response, text: str, undo: Undo | No
 
 async def read_flash(req: PageRequest) -> Flash | None:
     """Return the flash message for a page, or None; an open page that draws itself again gets none."""
-    headers, flash_id = req.request.headers, req.request.cookies.get(_cookie(req), "")
-    if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
+    flash_id = req.request.cookies.get(_cookie(req), "")
+    if not flash_id or req.is_live or req.request.headers.get("HX-Request") == "true":
         return None
     found = await _read(req, flash_id)
     if found is None:

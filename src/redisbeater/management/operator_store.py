@@ -17,7 +17,7 @@ from redisbeater.management.entry_words import EntryWords, FormWords, drafted, f
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
-from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
+from redisbeater.management.registered import Signature, once_problem, signature_of, task_names, task_problem
 from redisbeater.management.runs.history import LEAST_BEGIN, HistoryPage, Recorded, read_history, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
@@ -75,7 +75,7 @@ class OperatorStore(ScheduleStore):
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
                 ``late``; empty: all.
             results: only entries with one of these results of their runs: ``failed``, ``waiting``, ``unstable``,
-                ``running``, ``ok``, ``never``; empty: all.
+                ``running``, ``late``, ``ok``, ``never``; empty: all.
             sort: ``next``, ``name``, ``last``, ``late`` or ``result``.
 
         Raises:
@@ -186,10 +186,14 @@ class OperatorStore(ScheduleStore):
     def task_problem(
         self, entry: RedisScheduleEntry, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
     ) -> str:
-        """Return why runs of an entry will fail, or one with other arguments, as far as the app tells; or nothing."""
-        found = entry.definition()
+        """Return why runs of an entry will fail, or one with other arguments, or are not held to ``once``.
+
+        It is empty where nothing is wrong, as far as the tasks of the app tell.
+        """
+        found, app = entry.definition(), self._context.app
         args, kwargs = found.args if args is None else args, found.kwargs if kwargs is None else kwargs
-        return task_problem(self._context.app, found.task, args, kwargs)
+        refusal = task_problem(app, found.task, args, kwargs)
+        return refusal or (once_problem(app, found.task) if found.once else "")
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""

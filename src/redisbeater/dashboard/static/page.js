@@ -149,7 +149,6 @@
     const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}${location.search.replace("?", "&")}`);
     if (!page) return;
     rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
-    if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
     await swap(one("#head", page), one("#head"));
     document.title = document.title.replace(/^(\([\d,]+\) )?/, /^(\([\d,]+\) )?/.exec(page.title)[0]);
     one("link[rel=icon]").href = one("link[rel=icon]", page).getAttribute("href");
@@ -217,14 +216,16 @@
     if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${utc(shown)}` : mode;
   }
 
-  // One request at a time: what changes meanwhile is asked for after it.
+  // One request at a time: what changes meanwhile is asked for after it, of a schedule that changes all the time every two seconds.
+  let askedAt = 0;
   async function refresh() {
+    askedAt = Date.now();
     try { if (mayAsk()) await read(); } finally { waiting = 0; }
     pending();
   }
 
   function later() {
-    waiting ||= setTimeout(refresh, 50);
+    waiting ||= setTimeout(refresh, Math.min(Math.max(askedAt + 2000 - Date.now(), 50), 2000));
   }
 
   function pending() {

@@ -211,6 +211,8 @@ async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[
     if verb.many:
         _record(work, await req.store.call(verb.many, names, **author))
         return
+    if "task_id" in verb.takes and chosen.form["task_id"]:
+        author["task_id"] = chosen.form["task_id"]
 
     async def change(name: str) -> None:
         result = await req.store.call(verb.one, name, **author)

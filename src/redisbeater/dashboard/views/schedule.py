@@ -353,12 +353,15 @@ async def bands(req: PageRequest) -> Page:
     lanes = [lane(band, due.get(band.name, []), runs[band.name], axis) for band in shown]
     data = {
         "start": begin, "now": now, "end": found.end, "is_at_least": found.is_at_least, "total": total,
-        "entries": [{"name": each.name, "runs": each.runs, "due": due.get(each.name, [])} for each in lanes],
+        "entries": [
+            {"name": band.name, "alike": band.entries - 1, "runs": each.runs, "due": due.get(band.name, [])}
+            for band, each in zip(shown, lanes)
+        ],
     }  # fmt: skip
     values = {
         "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
         "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
-        "address": f"{req.root}/bands?within={within}&",
+        "address": f"{req.root}/bands?within={within}&", "entries": sum(band.entries for band in found.bands),
     }  # fmt: skip
     return Page(template="bands.html", values=values, data=data, fragment="bands")
 
