@@ -30,6 +30,7 @@ from redisbeater.dashboard.views.queries import (
     RUN_STATES,
     EntryQuery,
     HistoryQuery,
+    not_understood,
     past_time,
     read_value,
     whole,
@@ -98,7 +99,7 @@ async def pause(req: PageRequest) -> Page | Response:
     except InvalidEntry as exc:
         if req.wants_json:
             raise
-        values = {"form": form, "problem": str(exc), "back": local_path(req.request, form["next"])}
+        values = {"form": form, "problem": exc.problem, "back": local_path(req.request, form["next"])}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
     text = f"The schedule is paused: no beat sends anything.{left}"
@@ -140,7 +141,7 @@ def _until(req: PageRequest, text: str) -> datetime | None:
     try:
         return read_time(text, now=req.clock.now, zone=zone) if text.strip() else None
     except ValueError as exc:
-        raise InvalidEntry("$.until", str(exc)) from exc
+        raise InvalidEntry("$.until", not_understood(text)) from exc
 
 
 async def _done(req: PageRequest, text: str, target: str, data: object, tone: Tone) -> Response:
