@@ -100,6 +100,19 @@ def _print_unless_logged(kind: type[BaseException], error: BaseException, traceb
         sys.__excepthook__(kind, error, traceback)
 
 
+def print_wrong_setting_briefly() -> None:
+    """Let Python print one line where a wrong setting ends ``celery beat``: the frames that led to it say nothing."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_briefly
+
+
+def _print_briefly(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, ImproperlyConfigured) and passed_through(error, celery.apps.beat):
+        print(f"Error: beat does not start, a setting is wrong. {shown(error)}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, traceback)
+
+
 class ParentProcess:
     """The process that started this one. If it is killed, this one lives on with another parent."""
 

@@ -12,6 +12,7 @@ from redisbeater.context import Context
 from redisbeater.display import shown, text_of
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.entry import declared_entries
 from redisbeater.entry_name import is_name
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError
 from redisbeater.log_lines import get_logger
@@ -78,6 +79,7 @@ class ForeignKeys:
             keys.broken: "broken entries are logged but not listed",
             keys.zone: "entries without a zone of their own follow the timezone of each program's application",
             keys.zone_before: "the zone of the schedule cannot be changed, nor a change of it be finished",
+            keys.zone_rules: "nothing is planned again when the rules of a zone change",
             keys.failing: "failing entries are not listed, and not counted as late",
             keys.log: "what happens to the schedule is not recorded",
             keys.beats: "status and health do not see the beats",
@@ -191,7 +193,7 @@ class Repair:
         :func:`~redisbeater.editing.compare_and_set.delete_entry` deletes is no static entry any more, and comes back
         when a beat begins to lead.
         """
-        redis, declared = self._context.redis, self._context.app.conf.beat_schedule
+        redis, declared = self._context.redis, declared_entries(self._context.app)
         names = sorted(redis.contents.statics() & set(map(str, declared)))
         gone = {name for name, origin in redis.contents.origins(names).items() if origin is None}
         # What could not be stored is listed as broken. Ask for that only where one is gone: this is done each minute.

@@ -247,7 +247,8 @@ class Config:
         "SIGTERM",
         values.optional(values.read_signal),
         "the name of a signal, such as 'SIGTERM', or None",
-        "The signal that ends a run that is stopped, where the worker's pool can. None: only its task is asked.",
+        "The signal that ends a run that is stopped, where the worker's pool can. None: its task is asked "
+        "alone, and ends by itself where it asks ``stop_requested()``.",
     )
     run_results: bool = _setting(
         False,

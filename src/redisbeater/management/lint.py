@@ -120,6 +120,8 @@ class Linter:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
             self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
         self._findings += map(_apart, filter(_sends_apart, status.leaders))
+        texts = (beat.rules_words(status.leader_name) for beat in status.beats)
+        self._findings += (Finding.of("zone-rules-differ", "", text) for text in texts if text)
         self._findings += memory(context.config, len(names))
         return self._finished()
 

@@ -15,6 +15,9 @@ key                type         members                                         
 ``P:format``       string       version of what beat writes, a whole number                           none
 ``P:zone``         string       the zone by which entries that inherit the application's were planned  none
 ``P:zone:before``  string       the zone before it: without TTL while entries are planned again       an hour
+``P:zone-rules``   hash         zone -> JSON: the UTC offsets by which its local times were planned;      none
+                                zone, blank, id -> JSON: other ones, of marked entries; ``:again``,
+                                ``:listed``
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:answer:<id>``  string       what a change of entries has answered, for a retry whose reply was    yes
                                 lost
@@ -48,6 +51,8 @@ key                type         members                                         
 ``P:failures``     sorted set   run key -> its end, of the newest 1,000 runs that failed               none
 ``P:minutes``      hash         five minutes and state -> how many runs ended, for six hours           none
 ``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
+``P:trigger:<id>`` hash         what was triggered with a task id that its caller has chosen, and whether it   a day
+                                was sent
 ``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
                                                                                                       cookie ends
 ``P:undo:<id>``    string       JSON: what a person has done on the web page, and what undoes it     an hour
@@ -109,6 +114,7 @@ class Keys:
         self.format = f"{prefix}:format"
         self.zone = f"{prefix}:zone"
         self.zone_before = f"{prefix}:zone:before"
+        self.zone_rules = f"{prefix}:zone-rules"
         self.broken = f"{prefix}:broken"
         self.failing = f"{prefix}:failing"
         self.applications = f"{prefix}:applications"
@@ -175,6 +181,7 @@ class Keys:
             self.failing: "zset",
             self.zone: "string",
             self.zone_before: "string",
+            self.zone_rules: "hash",
             self.log: "list",
             self.beats: "hash",
             self.pause: "string",
@@ -211,6 +218,10 @@ class Keys:
     def active_of(self, name: str) -> str:
         """Return the key of the active runs of an entry."""
         return f"{self.active}:{name}"
+
+    def trigger(self, task_id: str) -> str:
+        """Return the key of what was triggered with a task id that its caller has chosen."""
+        return f"{self.prefix}:trigger:{task_id}"
 
     def logout(self, session_id: str) -> str:
         """Return the key that says that a session of the web page has ended."""

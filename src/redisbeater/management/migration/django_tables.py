@@ -19,7 +19,7 @@ from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from django_celery_beat.schedulers import ModelEntry
 
 from redisbeater.display import quoted, text_of
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.migration.candidate import (
     Candidate,
@@ -130,8 +130,8 @@ def _candidate(app: Celery, engines: Celery, row: Any) -> Candidate:
 
 def _left_out(app: Celery, row: Any) -> str:
     """Return why a row need not be imported; empty if it must be."""
-    if row.name == CLEANUP or row.name in (app.conf.beat_schedule or {}):
-        return "static: the code declares it in beat_schedule, and beat stores it here itself"
+    if row.name == CLEANUP or row.name in declared_entries(app):
+        return "static: the code declares it, and beat stores it here itself"
     now = datetime.now(timezone.utc)
     if not row.enabled and row.clocked and _aware(row.clocked.clocked_time) <= now:
         return f"its only time, {_aware(row.clocked.clocked_time).isoformat()}, has passed"

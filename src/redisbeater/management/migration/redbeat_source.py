@@ -29,7 +29,7 @@ from redisbeater.store import SAVE_PAGE, RedisSchedule, Snapshot, pages
 #: The entry that Celery itself declares: RedBeat stores it, and does not mark it as static.
 CLEANUP = "celery.backend_cleanup"
 
-_STATIC = "static: the code declares it in beat_schedule, and beat stores it here itself"
+_STATIC = "static: the code declares it, and beat stores it here itself"
 
 
 class RedBeatSource:
