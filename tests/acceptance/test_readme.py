@@ -50,7 +50,7 @@ def test_the_first_example_prints_something_within_seconds(readme_project: Proje
 
     deleted = readme_project.celery("redisbeater", "delete", "greeting")
     wait_until(lambda: deleted.popen.poll() == 0, "the entry to be deleted")
-    assert deleted.output() == "greeting: deleted\n"
+    assert deleted.output() == "greeting: deleted; restore undoes that\n"
 
 
 def test_the_readme_has_exactly_one_command_for_the_demo_and_one_for_the_tests() -> None:

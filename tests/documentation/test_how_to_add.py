@@ -134,7 +134,7 @@ EFFECTS = {
         """
         at each full moon
         1 True
-        Error: --phase: expected new or full, got 'half'
+        Error: --moon phase: expected new or full, got 'half'
         """,
     ),
     "A verb that changes entries or runs by name": (

@@ -94,7 +94,7 @@ def test_nothing_is_wrong_where_people_log_in_and_confirm(make_site, make_page, 
     page.set_viewport_size({"width": 1280, "height": 844})
     page.goto(site.url)
     page.click("summary:has-text('Pause all')")
-    page.get_by_label("Until").fill("someday")
+    page.locator(".panel").get_by_label("Until").fill("someday")
     page.get_by_role("button", name="Pause the schedule").click()
     page.wait_for_selector("[aria-invalid]")
     found |= violations(page, axe, "pause")

@@ -303,7 +303,8 @@ def _duration(option: str, text: str) -> timedelta:
     try:
         return read_duration(text)
     except ValueError as exc:
-        raise BadInput(f"{option} {exc}") from exc
+        hint = "; without a length, write it behind the names" if option == "--wait" else ""
+        raise BadInput(f"{option} {exc}{hint}") from exc
 
 
 def _words(_: str, text: str) -> list[str]:

@@ -438,8 +438,10 @@
 
   // The arguments of a task are fields or JSON: the server makes the one of the other.
   async function showArguments(step, id) {
+    const typedNow = () => JSON.stringify([...new FormData(form)]), before = typedNow();
     const page = new DOMParser().parseFromString(await answerTo(form.action, step), "text/html");
     if (!one("#arguments", page)) return;
+    if (typedNow() !== before) return step === "switch" ? preview() : showArguments(step); // what is typed meanwhile stays
     one("#arguments").replaceWith(one("#arguments", page));
     if (step === "switch") document.getElementById(id).focus();
     preview();

@@ -160,7 +160,7 @@ def _fields(row: Any) -> dict[str, Any]:
         "end_at": end_at,
         "max_runs": 1 if is_once else None,
         "on_finish": "disable" if is_once or row.expires else "keep",
-        "description": (row.description or "").replace(MOVED, "").strip(),
+        "description": (row.description or "").replace(f"{MOVED} ", "").replace(MOVED, ""),
         "last_run_at": _last_run_at(row),
         "total_run_count": row.total_run_count,
     }
