@@ -180,6 +180,7 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
         "deleted": "zset",
         "statics": "set",
         "broken": "hash",
+        "zone-rules": "hash",
         "log": "list",
         "active": "zset",
         "resend": "zset",

@@ -15,7 +15,7 @@ MAX_NAME_BYTES = 512
 OWN_KEYS = (
     *("schedule", "statics", "lock", "id", "format", "zone", "claim", "answer", "broken", "log", "failing"),
     *("applications", "deleted", "beats", "pause", "run", "payload", "runs", "active", "resend", "totals"),
-    *("waiting", "failed", "unstable", "failures", "traceback", "minutes"),
+    *("waiting", "failed", "unstable", "failures", "traceback", "minutes", "zone-rules"),
 )
 
 #: A name like this would be a key of a schedule whose prefix is longer.

@@ -77,6 +77,7 @@ class BeatParts:
         self.pausing = Pausing(log)
         self.clock = ServerClock()
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
+        self.heartbeat.other_rules = lambda: self.zone_change.other_rules
         # After each claim, and between two
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)

@@ -20,6 +20,7 @@ from redisbeater.beat.process import (
     close_within,
     complete_lines,
     complete_next_line,
+    print_wrong_setting_briefly,
 )
 from redisbeater.beat.repair import check_eviction, report_removed
 from redisbeater.beat.statics import add_cleanup, reconcile
@@ -84,7 +85,11 @@ class RedisScheduler(Scheduler):
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
         complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
-        self._context = Context.of(app)
+        try:
+            self._context = Context.of(app)
+        except ImproperlyConfigured:
+            print_wrong_setting_briefly()
+            raise
         self._sender = Sender(self)
         self._beat = BeatParts(
             self._context,
@@ -146,6 +151,8 @@ class RedisScheduler(Scheduler):
         if self.is_served:
             beat.notifier.listen()
         try:
+            if not beat.leadership.is_leader and beat.broker.must_not_lead:
+                return self._stand_by()
             if not (beat.leadership.renew() or beat.leadership.acquire(self._begin_to_lead, self._when_lock_lost())):
                 return self._stand_by()
             beat.heartbeat.lead(has_lock=bool(beat.leadership.token))
@@ -160,6 +167,7 @@ class RedisScheduler(Scheduler):
         beat.repair.step(self.setup_schedule)
         beat.monitor.step()
         beat.edits.step()
+        beat.zone_change.step()
         return self._wait()
 
     def _finish_earlier_dispatch(self) -> None:
@@ -210,6 +218,7 @@ class RedisScheduler(Scheduler):
     def _stand_by(self) -> float:
         beat = self._beat
         beat.heartbeat.stand_by()
+        beat.zone_change.compare_as_standby()
         beat.broker.retry_for_standby()
         delay = min(beat.max_wait, beat.leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
@@ -237,7 +246,7 @@ class RedisScheduler(Scheduler):
             return
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
-                claim = self._claim()
+                claim = beat.zone_change.without_held(self._claim())
                 self._dispatch = beat.dispatcher.dispatch(claim) if claim.entries else None
         except LockNotOwnedError:
             beat.counts.count_claim("fenced")
@@ -310,7 +319,9 @@ class RedisScheduler(Scheduler):
 
     def _wait(self) -> float:
         beat = self._beat
-        delay = 0.0 if beat.monitor.is_behind else max(self._look_at - host_seconds(), 0.0)
+        delay = (
+            0.0 if beat.monitor.is_behind or beat.zone_change.is_behind else max(self._look_at - host_seconds(), 0.0)
+        )
         if not self.is_served or not delay:
             return delay
         until = host_seconds() + min(delay, beat.max_wait)
@@ -319,6 +330,7 @@ class RedisScheduler(Scheduler):
         beat.counts.count_wakeup("message" if messages else "poll")
         if messages:
             beat.edits.record(messages)
+            beat.zone_change.note(messages)
             self._look_at = 0.0
         return 0.0
 

@@ -260,6 +260,7 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
         ":id": "string",
         ":format": "string",
         ":zone": "string",
+        ":zone-rules": "hash",
         ":broken": "hash",
         ":beats": "hash",
         ":log": "list",

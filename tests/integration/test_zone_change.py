@@ -20,7 +20,7 @@ from redisbeater.beat import zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
-from redisbeater.editing.rescheduling import ReplanInZone
+from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import Defaults
@@ -52,7 +52,7 @@ def replanned(
     definition = Definition.checked(name="report", task="proj.work", schedule=given, **fields)
     snapshot = snapshot_of(definition, now=now, pending=pending, last=last, **known)
     change, defaults = (
-        ReplanInZone(name="report", before=ZoneInfo(before), decoder=CODEC),
+        Replan(name="report", before=Before(zone=before, codec=CODEC, inherits_other=True), decoder=CODEC),
         Defaults(zone=ZoneInfo(after)),
     )
     score = change.apply(snapshot, defaults, CODEC).score or snapshot.score

@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
@@ -127,6 +127,8 @@ class Heartbeat:
         self._clock = clock
         #: What the server of the schedule is, such as ``valkey 9.1.0``; empty: not asked yet, or it did not say.
         self.server = ""
+        #: The zones in which it has other rules than the beat that leads.
+        self.other_rules: Callable[[], Sequence[str]] = tuple
         self._role = self._led_as = "standby"
         self._since = time.monotonic()
         self._due_at = 0.0
@@ -209,5 +211,6 @@ class Heartbeat:
             "broker": self._broker.transport,
             "delivery": self._broker.one_step.words,
             "sent_apart": counts.sent_apart,
+            "other_rules": self.other_rules(),
             "broker_away": round(self._broker.away_seconds, 3),
         }

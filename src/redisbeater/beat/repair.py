@@ -79,6 +79,7 @@ class ForeignKeys:
             keys.broken: "broken entries are logged but not listed",
             keys.zone: "entries without a zone of their own follow the timezone of each program's application",
             keys.zone_before: "the zone of the schedule cannot be changed, nor a change of it be finished",
+            keys.zone_rules: "nothing is planned again when the rules of a zone change",
             keys.failing: "failing entries are not listed, and not counted as late",
             keys.log: "what happens to the schedule is not recorded",
             keys.beats: "status and health do not see the beats",

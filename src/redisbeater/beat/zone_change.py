@@ -1,130 +1,384 @@
-"""``ZoneChange``: plans fire times again when the zone that entries inherit is another one."""
+"""``ZoneChange``: plans fire times again when entries inherit another zone, or when the rules of a zone are others."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
-from datetime import tzinfo
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import islice
+from zoneinfo import ZoneInfo
 
 from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Edit
-from redisbeater.editing.rescheduling import ReplanInZone
+from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
-from redisbeater.schedules.zones import read_zone, zone_name
+from redisbeater.schedules.zones import SAME_RULES, ZoneRules, read_zone, rules_of, zone_name
+from redisbeater.store import Claim, ClaimedEntry, this_program
+from redisbeater.store.keys import SEVERAL
+from redisbeater.store.records import AGAIN, LISTED
+from redisbeater.times import duration_words
 
 logger = get_logger(__name__)
 
-#: How long one step goes on; nothing is sent until the last one is done.
-STEP_SECONDS = 0.2
+#: How long one step goes on while nothing is sent until the last one is done, and while all others are sent.
+STEP_SECONDS, SLICE_SECONDS = 0.2, 0.05
 
 #: How many entries are planned again in one page, so that a step does not take much longer.
 PAGE_ENTRIES = 100
 
-#: When a leader asks again whether it may change the zone to that of its application.
+#: When a leader asks again whether it may change the zone to that of its application, and compares rules of zones.
 RETRY_SECONDS = 3600.0
+
+#: When a standby compares its rules with those of the leader, and a leader looks for entries that others have planned.
+STANDBY_SECONDS, LOOK_SECONDS = 60.0, 1.0
 
 #: How many entries of each change get lines of their own in the log; one line at its end has the number of all.
 LOGGED_ENTRIES = 20
 
+#: So many entries are planned again in a second, at least: an entry of a zone whose rules change waits for its turn.
+ENTRIES_PER_SECOND = 500
+
+
+@dataclass(kw_only=True)
+class StoredRules:
+    """The rules of zones as they are stored: those of most entries, and by zone and mark those of others."""
+
+    rules: dict[str, ZoneRules] = field(default_factory=dict)
+    marked: dict[tuple[str, str], ZoneRules] = field(default_factory=dict)
+    is_listed: bool = False
+    is_again: bool = False
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> StoredRules:
+        """Read the fields of the key; what another program has put there is left out."""
+        found = cls(is_listed=LISTED in fields, is_again=AGAIN in fields)
+        for name, text in fields.items():
+            zone, _, mark = name.partition(" ")
+            if (rules := ZoneRules.from_text(text)) is None or _zone_of(zone) is None:
+                continue
+            if mark:
+                found.marked[zone, mark] = rules
+            else:
+                found.rules[zone] = rules
+        return found
+
+    def others(self, own: Mapping[str, ZoneRules]) -> list[str]:
+        """Return the zones of which some entries were planned by other rules than these."""
+        pairs = [*self.rules.items(), *((zone, rules) for (zone, _), rules in self.marked.items())]
+        return sorted({zone for zone, rules in pairs if zone in self.rules and not own[zone].agrees_with(rules)})
+
 
 class ZoneChange:
-    """The zone by which entries without their own are planned: the application's, unless it has just been changed.
+    """The zone by which entries without their own are planned, and the rules of all zones by which entries are planned.
 
-    It is recorded first, with the zone before it, so that all programs plan by it from then on; then the pending fire
-    times are planned again, one page of entries after the other, and no beat claims any entry until that is done. A
-    leader that finds it unfinished starts over: planning an entry twice is the same as planning it once.
+    The zone is the application's, unless it has just been changed. It is recorded first, with the zone before it, so
+    that all programs plan by it from then on; then the pending fire times are planned again, one page of entries after
+    the other, and no beat claims any entry until that is done.
+
+    The rules are those of this host. Those by which entries were planned are stored, and replaced last. Until then an
+    entry of a zone whose rules are others is not sent before it was planned again; all others are.
+
+    A leader that finds a change unfinished starts over: planning an entry twice is the same as planning it once.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._wanted = zone_name(context.zone) or ""
         self._zone = self._wanted
-        self._before: tzinfo = context.zone
+        self._beat = this_program()
+        self._before = Before(zone=self._wanted, codec=context.codec)
+        self._stored = StoredRules()
         #: The entries still to be planned again; None: there is no change.
         self._names: deque[str] | None = None
-        self._is_listed = False
-        self._retry_at = float("inf")
+        #: How many of them come before anything is sent: beats that have ended may have sent their runs.
+        self._first = 0
+        self._is_listed = self._is_partial = self._holds_all = False
+        self._retry_at = self._compare_at = float("inf")
+        self._look_at = 0.0
         self._entries = self._replanned = 0
+        #: Of the entries of each zone whose rules have changed, by how much their next runs were moved.
+        self._moves: dict[str, list[timedelta]] = {}
+        self._done: set[str] = set()
+        self._edited: dict[str, None] = {}
+        #: Whether this beat has led before, and whether another program has put something else where rules are stored.
+        self._has_compared = self._is_foreign = False
+        #: The zones in which a standby has other rules than the beat that leads.
+        self.other_rules: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
-        """Whether all fire times are those of the recorded zone, and it is not time to ask for another one."""
-        return self._names is None and time.monotonic() < self._retry_at
+        """Whether entries may be claimed, and it is not time to ask for another zone."""
+        if time.monotonic() >= self._retry_at:
+            return False
+        is_unsure = bool(self._before.rules) and (self._first > 0 or not self._is_listed)
+        return self._names is None or not (self._holds_all or is_unsure)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are entries to be planned again now."""
+        return self._names is not None and time.monotonic() >= self._look_at
 
     def begin(self) -> None:
         """Record the zone of the application, if that is allowed; after a change :meth:`step` plans entries again."""
-        self._names, self._retry_at = None, float("inf")
+        self._names, self._retry_at, self._holds_all = None, float("inf"), False
         word, self._zone, before = self._context.redis.adopt_zone(self._wanted)
         if self._zone != self._wanted:
             self._report_conflict(before)
         if word in ("CHANGED", "UNFINISHED"):
-            self._prepare(before)
+            self._holds_all = self._check_zone(before)
+        self._compare(before if self._holds_all else self._zone)
 
     def step(self) -> None:
-        """Plan entries again for up to STEP_SECONDS."""
+        """Plan entries again for a moment, if that is to be done; compare the rules if it is time."""
         if self._names is None:
-            self.begin()
-        if self._names is not None and not self._is_listed:
+            if time.monotonic() >= self._retry_at:
+                self.begin()
+            elif time.monotonic() >= self._compare_at:
+                self._compare(self._zone)
+            elif self._edited:
+                self._look_at_edited()
+        if self._names is None or not (self.is_behind or self._holds_all):
+            return
+        if not self._is_listed:
             self._list_entries(self._names)
-        deadline = time.monotonic() + STEP_SECONDS
+        deadline = time.monotonic() + (STEP_SECONDS if self._holds_all else SLICE_SECONDS)
         while self._names and time.monotonic() < deadline:
             page = list(islice(self._names, PAGE_ENTRIES))
-            self._names.extend(self._replan(page))
+            again = self._replan(page)
             for _ in page:  # only now: a page that Redis did not take is planned once more
                 self._names.popleft()
-        if self._names is not None and not self._names:
+            self._names.extend(again)
+            self._first -= len(page)
+            if again and len(again) == len(self._names):  # others are at work on them
+                self._look_at = time.monotonic() + LOOK_SECONDS
+                break
+        if not self._names:
             self._finish()
 
-    def _prepare(self, before: str) -> None:
-        zone = _zone_of(before)
-        if zone is None:
+    def note(self, messages: Iterable[str]) -> None:
+        """Record what other programs have changed; it may have been planned by other rules."""
+        for name in messages:
+            if self._names is not None and name != SEVERAL:
+                self._names.append(name)
+                self._done.discard(name)
+            else:
+                self._edited[name if len(self._edited) < PAGE_ENTRIES else SEVERAL] = None
+
+    def without_held(self, claim: Claim) -> Claim:
+        """Release the entries of a claim that are still to be planned by the rules of now; return it without them."""
+        held = [entry for entry in claim.entries if self._holds(entry)] if self._names and self._before.rules else []
+        if not held or self._names is None:
+            return claim
+        self._context.redis.release(claim, held, delay=LOOK_SECONDS + len(self._names) / ENTRIES_PER_SECOND)
+        names = {entry.name for entry in held}
+        self._names.extendleft(names)
+        return replace(claim, entries=tuple(entry for entry in claim.entries if entry.name not in names))
+
+    def compare_as_standby(self) -> None:
+        """Compare the rules of this host with those by which the leader plans, once a minute; log if they differ."""
+        if time.monotonic() < self._look_at and self._names is None:
+            return
+        self._names, self._look_at = None, time.monotonic() + STANDBY_SECONDS
+        stored = StoredRules.of(self._context.redis.zone_rules.read() or {})
+        own = self._own(stored.rules)
+        others = tuple(zone for zone in own if not own[zone].agrees_with(stored.rules[zone]))
+        if others and others != self.other_rules:
+            self._report_rules(others, stored.rules[others[0]].beat)
+        self.other_rules = others
+
+    def _check_zone(self, before: str) -> bool:
+        """Return whether entries were planned by another zone; what is none moves no fire time."""
+        if _zone_of(before) is None:
             key = self._context.redis.keys.zone
             logger.error(
                 "%s held %r, which is no time zone, and holds %s now; no fire time is moved", key, before, self._zone
             )
             self._context.redis.finish_zone_change()
-            return
+            return False
         logger.warning(
             "time zone changed from %s to %s; planning entries without their own again, sending none until then",
             before,
             self._zone,
         )
-        self._before, self._names, self._is_listed = zone, deque(), False
+        return True
+
+    # Compare
+
+    def _compare(self, before: str) -> None:
+        """Compare the rules of this host with the stored ones; begin a change if some are others."""
+        redis = self._context.redis.zone_rules
+        self._compare_at, self.other_rules = time.monotonic() + RETRY_SECONDS, ()
+        self._edited, self._look_at = {}, 0.0
+        fields = redis.read()
+        stored = self._stored = StoredRules.of(fields or {})
+        own = self._own((*stored.rules, self._zone))
+        self._check_data(own)
+        moved = stored.others(own)
+        taken = [zone for zone in moved if stored.rules[zone].beat != self._beat]
+        if taken and self._has_compared:
+            self._report_rules(taken, stored.rules[taken[0]].beat)
+        self._has_compared, self._is_foreign = True, fields is None
+        if moved or stored.marked or stored.is_again:
+            redis.begin({f"{zone} {own[zone].id}": own[zone].text for zone in moved})
+        if moved or self._holds_all or not (stored.is_listed or self._is_foreign):
+            self._prepare(before, moved, own, deque(), is_listed=False)
+        elif (
+            stored.marked
+            or stored.is_again
+            or [each.text for each in own.values()]
+            != [stored.rules[zone].text if zone in stored.rules else "" for zone in own]
+        ):
+            self._adopt(own)
+
+    def _look_at_edited(self) -> None:
+        """Plan entries again that other programs have just planned by other rules."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        edited, self._edited = self._edited, {}
+        redis = self._context.redis.zone_rules
+        if not redis.is_to_read():
+            return
+        stored = self._stored = StoredRules.of(redis.read() or {})
+        own = self._own(stored.rules)
+        redis.begin({})
+        is_partial = SEVERAL not in edited
+        self._prepare(self._zone, stored.others(own), own, deque(edited if is_partial else ()), is_listed=is_partial)
+
+    def _own(self, zones: Iterable[str]) -> dict[str, ZoneRules]:
+        """Return the rules of zones by the data of this host."""
+        year = datetime.now(timezone.utc).year
+        found = {name: _zone_of(name) for name in zones if name not in ("", "UTC")}
+        return {name: replace(rules_of(zone, year), beat=self._beat) for name, zone in found.items() if zone}
+
+    def _check_data(self, own: Mapping[str, ZoneRules]) -> None:
+        """Log which zones have other rules on the disk by now: a process reads each zone once."""
+        year, changed = datetime.now(timezone.utc).year, []
+        with suppress(KeyError, OSError, ValueError):  # a package that is being replaced
+            changed = [zone for zone in own if rules_of.__wrapped__(ZoneInfo.no_cache(zone), year) != own[zone]]
+        if changed:
+            logger.warning("the zone data of this host has other rules of %s now: restart beat", ", ".join(changed))
+
+    def _adopt(self, own: Mapping[str, ZoneRules]) -> bool:
+        """Record that all entries are planned by the rules of this host; return whether that is so."""
+        dropped = {*self._stored.marked, *((zone, rules.id) for zone, rules in own.items())}
+        fields = {zone: rules.text for zone, rules in own.items()}
+        return self._context.redis.zone_rules.finish(fields, [" ".join(pair) for pair in dropped])
+
+    # Plan again
+
+    def _prepare(
+        self, before: str, moved: list[str], own: Mapping[str, ZoneRules], names: deque[str], *, is_listed: bool
+    ) -> None:
+        stored = self._stored
+        self._before = Before(
+            zone=before,
+            codec=self._context.codec,
+            rules={zone: stored.rules[zone] for zone in moved},
+            marked=stored.marked,
+            now={zone: rules.id for zone, rules in own.items()},
+            inherits_other=self._holds_all,
+        )
+        self._names, self._is_listed, self._is_partial, self._done = names, is_listed, is_listed, set()
+        self._look_at = 0.0
+        self._entries, self._replanned, self._first = len(names), 0, 0
+        self._moves = {zone: [] for zone in moved}
 
     def _list_entries(self, names: deque[str]) -> None:
-        """List all entries; not in :meth:`begin`, because a leader restores static entries only after that."""
-        names.extend(self._context.redis.contents.names())
-        self._is_listed = True
-        self._entries, self._replanned = len(names), 0
+        """List all entries, the next to run first; not in :meth:`begin`, as static ones are restored only after that.
+
+        Those that a beat has claimed come before all others: nothing is sent until it is known which they are.
+        """
+        contents, lease = self._context.redis.contents, timedelta(seconds=self._context.config.lease_timeout)
+        scores = {name: score for page in contents.scored_names() for name, score in page}
+        first: dict[str, None] = {}
+        if self._before.rules:
+            now, _ = self._context.redis.clock()
+            first = dict.fromkeys(name for page in contents.claimed_names(now, now + 2 * lease) for name in page)
+        names.extend(dict.fromkeys([*first, *sorted(scores, key=lambda name: (scores[name] < 0, scores[name]))]))
+        self._is_listed, self._first = True, len(first)
+        self._entries, self._replanned = len(scores), 0
 
     def _replan(self, page: list[str]) -> list[str]:
-        """Plan a page of entries again; return those that other programs kept changing meanwhile."""
+        """Plan a page of entries again; return those on which others are at work."""
         decoder = self._context.reader.codec
-        changes = [ReplanInZone(name=name, before=self._before, decoder=decoder) for name in page]
+        changes = [
+            Replan(name=name, before=self._before, decoder=decoder, beat=self._beat) for name in dict.fromkeys(page)
+        ]
         result = write_page(self._context, changes, only_differing=True)
         self._log(result.written)
-        return [name for name, failure in result.failures.items() if isinstance(failure, EditConflict)]
+        again = [name for name, failure in result.failures.items() if isinstance(failure, EditConflict)]
+        if not self._holds_all:
+            claimed = self._before.claimed
+            again += [name for name in result.unchanged if name in claimed and name not in self._done]
+            self._done.update(name for name in page if name not in again)
+        return again
+
+    def _holds(self, entry: ClaimedEntry) -> bool:
+        """Tell whether an entry is to be planned again before it is sent."""
+        if entry.name in self._done or entry.name in self._before.claimed:
+            return False
+        if self._is_partial and entry.name not in (self._names or ()):
+            return False
+        context = self._context.in_zone(self._zone)
+        try:
+            definition, _ = context.reader.read(entry.name, entry.definition)
+        except InvalidEntry:  # it is quarantined
+            return False
+        return bool(self._before.moved(definition, context.zone))
 
     def _finish(self) -> None:
-        self._context.redis.finish_zone_change()
+        """Record that all is planned by the zone and the rules of now, unless others have planned by theirs."""
         self._names = None
-        logger.info("time zone is %s now; planned %d of %d entries again", self._zone, self._replanned, self._entries)
+        if self._holds_all:
+            self._context.redis.finish_zone_change()
+            logger.info(
+                "time zone is %s now; planned %d of %d entries again", self._zone, self._replanned, self._entries
+            )
+        self._holds_all = False
+        for zone, moves in self._moves.items():
+            if moved := [each for each in moves if each]:
+                words = f"the next run of {len(moved):,} moved by {duration_words(max(moved))}"
+                logger.warning("rules of %s changed: %d entries planned again, %s", zone, len(moves), words)
+            elif not self._is_partial:
+                logger.warning("rules of %s changed: %d entries planned again, none moved", zone, len(moves))
+        met = set() if self._is_partial else self._before.zones
+        if not (self._is_foreign or self._adopt(self._own((*self._stored.rules, *met, self._zone)))):
+            self._compare(self._zone)
 
     def _log(self, written: Mapping[str, Edit]) -> None:
         for name, edit in written.items():
+            before, after = (score and score.fire_time for score in (edit.snapshot.score, edit.score))
+            for zone in self._before.moved(edit.definition, self._context.in_zone(self._zone).zone):
+                moved = abs(after - before) if edit.score and after and before else timedelta(0)
+                self._moves[zone].append(moved)
+            if edit.score is None:
+                continue
             self._replanned += 1
             if self._replanned <= LOGGED_ENTRIES:
-                before, after = (score and score.fire_time for score in (edit.snapshot.score, edit.score))
+                what = "rules of its zone" if edit.is_replanned else "time zone"
                 logger.info(
-                    "entry %r: planned at %s by the new time zone, was %s",
+                    "entry %r: planned at %s by the new %s, was %s",
                     name,
                     after and after.isoformat(),
+                    what,
                     before and before.isoformat(),
                 )
+
+    def _report_rules(self, zones: Iterable[str], other: str) -> None:
+        logger.error(
+            "zone-rules-differ: this beat, %s, has other rules of %s than %s; whichever leads plans by its own; %s",
+            self._beat,
+            ", ".join(zones),
+            shown(other) or "the beat that led",
+            SAME_RULES,
+        )
 
     def _report_conflict(self, before: str) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS

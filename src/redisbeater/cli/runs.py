@@ -206,13 +206,12 @@ def trigger(
             raise click.ClickException(str(exc)) from exc
         return ids[name]
 
-    def words(name: str) -> str:
+    def trigger_one(name: str) -> tuple[str, Mapping[str, Any]] | None:
         run_id = send(name)
-        if not as_json:
-            return f"triggered, task id {run_id}"
-        return "" if wait is not None else printable_json({"name": name, "id": run_id})
+        is_said_later = as_json and wait is not None
+        return None if is_said_later else (f"triggered, task id {run_id}", {"id": run_id})
 
-    for_each(app, names, words, shows_name=not as_json)
+    for_each(app, names, trigger_one, as_json=as_json)
     if wait is not None:
         _wait(store, ids, wait, context, as_json=as_json)
 

@@ -314,6 +314,11 @@ class Job(NamedTuple):
         )
 
     @property
+    def has_left(self) -> bool:
+        """Whether its runs have left before the commit, by the broker's connection or in a way of their own."""
+        return bool(self.plan.runs) and not self.push
+
+    @property
     def gives_up(self) -> bool:
         """Whether its runs have failed so often in a row that the entry is disabled, and nothing is sent."""
         return self.tracking is not None and self.tracking.gives_up
@@ -355,7 +360,7 @@ class Job(NamedTuple):
         """Return the lines of the entry's log: what was skipped, and whether it has finished or is disabled."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
-            lines.append(LogLine(what="finished", details={"then": ending.value}))
+            lines.append(LogLine(what="finished", details={"then": "" if ending is OnFinish.KEEP else ending.value}))
         if self.gives_up:
             note = f"{self.claimed.failures} failures in a row"
             lines.append(LogLine(what="disabled", details={"by": "redisbeater", "note": note}))

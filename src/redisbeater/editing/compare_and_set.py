@@ -23,8 +23,8 @@ from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.zones import zone_name
-from redisbeater.store import KEEP_DELETED, Snapshot
+from redisbeater.schedules.zones import SAME_RULES, PlannedBy, zone_name
+from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 
 logger = get_logger(__name__)
 
@@ -173,8 +173,11 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
     if not edits:
         return
     records_zone = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
-    planned_by = zone_name(context.zone) if records_zone else None
-    refused = context.redis.save([edit.change for edit in edits], planned_by=planned_by or "")
+    zone, is_beat = (zone_name(context.zone) if records_zone else ""), any(edit.is_replanned for edit in edits)
+    planned_by = PlannedBy(edits[0].snapshot.now.year, this_program(), zone or "", is_beat=is_beat)
+    changes = [edit.change_by(planned_by, context.in_zone(edit.snapshot.zone).zone) for edit in edits]
+    refused = context.redis.save(changes, planned_by=planned_by.text)
+    warn_of_rules(refused.pop("", ""), [change.name for change in changes])
     for edit in edits:
         name = edit.snapshot.name
         if name not in refused:
@@ -185,6 +188,18 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
         elif refused[name] == "FOREIGN":
             result.fail(name, StoreError(f"WRONGTYPE: the key of {quoted(name)} holds something other than an entry"))
     announce_edits(edit for edit in edits if edit.snapshot.name not in refused)
+
+
+def warn_of_rules(zones: str, names: Sequence[str]) -> None:
+    """Log that the rules of some zones on this host are not those of the beat that leads, if there are any."""
+    if zones:
+        entries = f"entry {names[0]!r}" if len(names) == 1 else f"{len(names)} entries"
+        logger.warning(
+            "%s: this host has other rules of %s than the beat that leads, which plans again by its own; %s",
+            entries,
+            zones,
+            SAME_RULES,
+        )
 
 
 def _conflict(name: str) -> EditConflict:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from redisbeater.model.log_line import line_text
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.skip import read_skipped
 from redisbeater.redaction import hidden, redacted
+from redisbeater.schedules.zones import PlannedBy
 from redisbeater.signals import entry_changed, entry_fixed
 from redisbeater.store import Change, Snapshot
 
@@ -102,6 +103,8 @@ class Edit:
     known_changes: Sequence[str] | None = None
     #: The stored definition, if the change has read it.
     before: Definition | None = None
+    #: Whether beat plans the entry again by its own rules of zones, even if that does not move it.
+    is_replanned: bool = False
 
     @property
     def changes_nothing(self) -> bool:
@@ -109,7 +112,7 @@ class Edit:
         return (
             self.text == self.snapshot.definition
             and self.score is None
-            and not self.writes_meta
+            and not (self.writes_meta or self.is_replanned)
             and self.origin in ("", self.snapshot.origin)
             and not self.snapshot.is_broken
         )
@@ -127,6 +130,14 @@ class Edit:
             skipped=self.skipped,
             switches=self._switched_by_person,
         )
+
+    def change_by(self, planned_by: PlannedBy, zone: tzinfo) -> Change:
+        """Return the change for the store with the rules by which its score was planned, if it has one."""
+        if self.score is None and not self.is_replanned:
+            return self.change
+        zones, rules = planned_by.marks(self.definition.zones(zone))
+        is_mark = self.is_replanned and self.score is None
+        return self.change._replace(zones=zones, rules=rules, **({"definition": ""} if is_mark else {}))
 
     @cached_property
     def changed_fields(self) -> list[str]:

@@ -7,23 +7,25 @@ that means elapsed time, such as ``*/10 * * * *``, goes on as it does when the c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
+from typing import NamedTuple
 
-from redisbeater.display import quoted
-from redisbeater.editing.edit import Edit
+from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.policies import OnFinish
+from redisbeater.model.reader import SharingCodec
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
-from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.kinds import kind_of
-from redisbeater.schedules.zones import to_utc
+from redisbeater.schedules import ScheduleCodec, Timetable, describe
+from redisbeater.schedules.zones import ZoneRules, by_rules, is_in_gap, read_zone, shift_on, to_utc
 from redisbeater.store import Snapshot
-from redisbeater.times import EPOCH
+from redisbeater.times import EPOCH, from_unix
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -95,9 +97,15 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
         if definition.disabled_until is not None:
             fire_time = _resumed_after_pause(fire_time, ResolvedPolicy.of(definition, defaults))
         return Score.planned(fire_time, enabled=definition.enabled)
-    if definition.end_at is not None and definition.timetable(defaults.zone).is_past_end(now):
-        raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
-    raise InvalidEntry("$.schedule", f"{quoted(definition.schedule)} never fires again")
+    timetable = definition.timetable(defaults.zone)
+    if definition.end_at is not None and timetable.end_at is not None:
+        if timetable.is_past_end(now):
+            raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
+        if first := definition._replace(end_at=None).timetable(defaults.zone).first(now):
+            bounds = (each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first))
+            raise InvalidEntry("$.end_at", " is before the first fire time, ".join(bounds))
+    words = describe(definition.schedule, timetable.zone)
+    raise InvalidEntry("$.schedule", f"never fires from now on: {words}")
 
 
 def _has_new_end(before: Definition, after: Definition) -> bool:
@@ -166,23 +174,71 @@ def ended(definition: Definition, meta: Meta, now: datetime, policy: ResolvedPol
     return Score(fire_time=max(now, end_at + _MICROSECOND))
 
 
-_DAY = timedelta(days=1)
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """By what pending fire times were planned: the zone that entries inherit, and the rules of zones that have changed.
+
+    Attributes:
+        zone: the name of that zone.
+        codec: reads schedules; by the rules of now.
+        rules: zone -> the rules by which entries were planned that have no mark.
+        marked: (zone, mark) -> the rules by which those with that mark were planned.
+        now: zone -> the id of its rules now.
+        inherits_other: whether entries inherit another zone now.
+        zones: the zones on which entries depend, as far as they were looked at.
+        claimed: entries that were claimed when they were looked at, by a beat that may have sent their runs.
+    """
+
+    zone: str
+    codec: ScheduleCodec
+    rules: Mapping[str, ZoneRules] = field(default_factory=dict)
+    marked: Mapping[tuple[str, str], ZoneRules] = field(default_factory=dict)
+    now: Mapping[str, str] = field(default_factory=dict)
+    inherits_other: bool = False
+    zones: set[str] = field(default_factory=set)
+    claimed: set[str] = field(default_factory=set)
+    _known: dict[tuple[tuple[str, str], ...], tuple[dict[str, tzinfo], SharingCodec]] = field(default_factory=dict)
+
+    def moved(self, definition: Definition, zone: tzinfo) -> list[str]:
+        """Return the zones of an entry of which the rules have changed."""
+        return sorted(self.rules.keys() & definition.zones(zone))
+
+    @contextmanager
+    def read(self, snapshot: Snapshot, names: Collection[str]) -> Iterator[tuple[Timetable, datetime | None]]:
+        """Give the timetable by which an entry was planned, and until when that is known; its zones count in the block.
+
+        Arguments:
+            snapshot: the entry.
+            names: its zones, in order.
+        """
+        marks = snapshot.rules.split() if len(snapshot.rules.split()) == len(names) else [""] * len(names)
+        marked = tuple(pair for pair in zip(names, marks) if pair in self.marked)
+        if marked not in self._known:
+            rules = {**self.rules, **{pair[0]: self.marked[pair] for pair in marked}}
+            self._known[marked] = {name: each.zone(name) for name, each in rules.items()}, SharingCodec(self.codec)
+        zones, codec = self._known[marked]
+        with by_rules(zones):
+            definition = stored_definition(snapshot, codec)
+            end = min((each.until for name, each in self.rules.items() if name in names), default=None)
+            yield definition.timetable(read_zone(self.zone, "zone")), None if end is None else from_unix(end)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplanInZone:
-    """Plan the next fire time of an entry again, because the zone that it inherits is no longer ``before``.
+class Replan:
+    """Plan the next fire time of an entry again, because the zone that it inherits, or the rules of one, have changed.
 
     Applying it twice is the same as applying it once.
 
     Attributes:
-        before: the zone by which the entry was planned.
+        before: by what the entry was planned.
         decoder: reads its schedule; one that remembers what it has read is much faster for many entries.
+        beat: who plans it again, for the log of the entry.
     """
 
     name: str
-    before: tzinfo
+    before: Before
     decoder: Decoder
+    beat: str = ""
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored; ``defaults`` have the new zone.
@@ -194,53 +250,107 @@ class ReplanInZone:
         if snapshot.is_broken:
             raise InvalidEntry("$", "is quarantined, and has no fire time")
         definition, meta = stored_definition(snapshot, self.decoder), stored_meta(snapshot)
-        return Edit(
-            snapshot=snapshot,
-            definition=definition,
-            text=snapshot.definition,
-            meta=meta,
-            score=score_in_new_zone(definition, meta, snapshot, self.before, defaults),
-        )
+        edit = Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
+        before, names = self.before, sorted(definition.zones(defaults.zone))
+        before.zones.update(names)
+        inherits_other = before.inherits_other and definition.follows_app_zone
+        others = before.rules.keys() & set(names)
+        if not (inherits_other or others):
+            return edit
+        if snapshot.is_claimed:
+            before.claimed.add(self.name)
+            return edit
+        if not inherits_other and snapshot.rules.split() == [before.now.get(name, "") for name in names]:
+            return edit
+        policy = ResolvedPolicy.of(definition, defaults)
+        with before.read(snapshot, names) as (timetable, end):
+            moved = _Moved(timetable, policy, snapshot, meta)
+            score = moved.score(definition, end, is_from_last=inherits_other, was_claimed=self.name in before.claimed)
+            skip = definition.skip and tuple(sorted(filter(None, map(moved.skipped, definition.skip))))
+        author = Author(f"beat {self.beat}", f"other rules of {', '.join(sorted(others))}") if others else None
+        edit = replace(edit, score=score, is_replanned=bool(others), author=author)
+        if inherits_other or skip == definition.skip:
+            return edit
+        after = definition._replace(skip=skip)
+        return replace(edit, definition=after, text=after.to_text(codec))
 
 
-def score_in_new_zone(
-    definition: Definition, meta: Meta, snapshot: Snapshot, before: tzinfo, defaults: Defaults
-) -> Score | None:
-    """Return the score by the zone of ``defaults`` of an entry that was planned by the zone ``before``.
+class _Moved(NamedTuple):
+    """An entry whose zone is another one, or has other rules.
 
-    None: the stored one stays. A claimed entry keeps its fire time, because the run may have been sent under its id.
-    So does one with a fire time that its schedule does not have in the old zone: a program has set it, or it was
-    planned again already.
+    Attributes:
+        before, policy: how it was planned, and how it is planned now.
     """
-    fire_time = None if snapshot.score is None or snapshot.score.dormant else snapshot.score.fire_time
-    if fire_time in (None, EPOCH) or snapshot.is_claimed or not definition.follows_app_zone:
-        return None
-    policy = ResolvedPolicy.of(definition, defaults)
-    if definition.timetable(before).next(fire_time - _MICROSECOND) != fire_time:
-        return None
-    last = _last_dealt_with(meta, snapshot)
-    if last is None and fire_time > snapshot.now:
-        following = policy.timetable.first(snapshot.now)
-    else:
-        after = fire_time - _MICROSECOND if last is None else last
-        following = policy.timetable.next(_in_new_zone(after, last, definition, before, policy.timetable.zone))
-    following = policy.resumed(following)
-    if following is None:
-        return ended(definition, meta, snapshot.now, policy)
-    return None if following == fire_time else Score(fire_time=following)
+
+    before: Timetable
+    policy: ResolvedPolicy
+    snapshot: Snapshot
+    meta: Meta
+
+    def score(
+        self, definition: Definition, end: datetime | None, *, is_from_last: bool, was_claimed: bool
+    ) -> Score | None:
+        """Return its new score, or None to keep the stored one.
+
+        It stays where the schedule had no such fire time before: a program has set it, or it was planned again already.
+
+        Arguments:
+            definition: what it is.
+            end: until when the rules before are known.
+            is_from_last: whether its last fire time decides, not the pending one: another zone is hours away.
+            was_claimed: whether its last run was sent by the rules before, and its next one planned by those of now.
+        """
+        score, last, timetable = self.snapshot.score, _last_dealt_with(self.meta, self.snapshot), self.policy.timetable
+        fire_time = None if score is None or score.dormant else score.fire_time
+        if fire_time is None or fire_time == EPOCH or (end is not None and fire_time >= end):
+            return None
+        is_known = self.before.fires_at(fire_time) or fire_time == self.before.start_at
+        if not is_known and not (was_claimed and last):
+            return None
+        if is_from_last and last is None and fire_time > self.snapshot.now:
+            following = timetable.first(self.snapshot.now)
+        elif (is_from_last or was_claimed) and last and timetable.period is None:
+            following = timetable.next(self._shown(last, last))
+        else:
+            following = self._moved(fire_time, last)
+        following = self.policy.resumed(following)
+        if following is None:
+            return ended(definition, self.meta, self.snapshot.now, self.policy)
+        return None if following == fire_time else Score(fire_time=following)
+
+    def skipped(self, fire_time: datetime) -> datetime | None:
+        """Return a fire time that is left out as the one that it is now, or None where there is none any more."""
+        if fire_time < self.snapshot.now or not self.before.fires_at(fire_time):
+            return fire_time
+        return self._moved(fire_time, None)
+
+    def _moved(self, fire_time: datetime, last: datetime | None) -> datetime | None:
+        """Return the fire time now with the same local time, but not one that has been dealt with."""
+        after, zone = self.policy.timetable, _clock(self.policy.timetable)
+        if after.period is not None:
+            return after.start_at if fire_time == self.before.start_at else fire_time
+        since = fire_time - _MICROSECOND
+        local = since.astimezone(_clock(self.before)).replace(tzinfo=zone, fold=0)
+        if is_in_gap(local) and not after.kind.means_elapsed_time(after.schedule):
+            start = shift_on(local.date(), zone).at - _MICROSECOND
+            return after.next(start if last is None else max(start, last))
+        return after.next(self._shown(since, last))
+
+    def _shown(self, moment: datetime, last: datetime | None) -> datetime:
+        """Return when the clock shows now what it has shown before at an instant, but not before the last one."""
+        after = self.policy.timetable
+        if after.kind.means_elapsed_time(after.schedule):
+            return moment
+        shown = to_utc(moment.astimezone(_clock(self.before)).replace(tzinfo=None, fold=0), _clock(after))
+        return shown if last is None else max(shown, last)
+
+
+def _clock(timetable: Timetable) -> tzinfo:
+    """Return the zone whose local times a timetable means."""
+    return next(iter(timetable.kind.zones(timetable.schedule, timetable.zone)), timetable.zone)
 
 
 def _last_dealt_with(meta: Meta, snapshot: Snapshot) -> datetime | None:
     """Return the newest fire time that was run or skipped."""
     skipped = (each.last for each in read_skipped(snapshot.skipped).values())
     return max((at for at in (meta.last_run_at, *skipped) if at is not None), default=None)
-
-
-def _in_new_zone(
-    after: datetime, last: datetime | None, definition: Definition, before: tzinfo, zone: tzinfo
-) -> datetime:
-    """Return the instant that the next fire time follows: that of the same local time, but not before the last one."""
-    if kind_of(definition.schedule).means_elapsed_time(definition.schedule):
-        return after
-    shown = to_utc(after.astimezone(before).replace(tzinfo=None, fold=0), zone)
-    return shown if last is None else max(shown, last)

@@ -16,7 +16,7 @@ from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
 from redisbeater.editing.changes import Switch, Upsert
-from redisbeater.editing.compare_and_set import WriteResult, delete_entries, preview, write_page
+from redisbeater.editing.compare_and_set import WriteResult, delete_entries, preview, warn_of_rules, write_page
 from redisbeater.editing.edit import Author, Edit, announce, log_edit
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.editing.stored_entry import StoredEntry, stored_definition
@@ -31,8 +31,8 @@ from redisbeater.model.meta import FINISHED, NEW, Meta, Score
 from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules.kinds import kind_of
-from redisbeater.schedules.zones import zone_name
-from redisbeater.store import SAVE_PAGE, Change, pages
+from redisbeater.schedules.zones import PlannedBy, zone_name
+from redisbeater.store import SAVE_PAGE, Change, pages, this_program
 
 logger = get_logger(__name__)
 
@@ -371,6 +371,8 @@ class Bulk:
             if meta is NEW and _is_always_sendable(rendered.template.definition)
         ]
         defaults = context.in_zone(self._zone).defaults
+        is_first = not self._zone and any(each.template.definition.follows_app_zone for each in new)
+        planned_by = PlannedBy(now.year, this_program(), (zone_name(context.zone) or "") if is_first else "")
         is_logged = self._logs_creation
         lines = [self._author.line("created", state=state) if is_logged else "" for state in ("disabled", None)]
         changes = [
@@ -382,8 +384,12 @@ class Bulk:
             )
             for each in new
         ]
-        is_first = not self._zone and any(each.template.definition.follows_app_zone for each in new)
-        refused = context.redis.save(changes, planned_by=(zone_name(context.zone) or "") if is_first else "")
+        for at, each in enumerate(new):
+            if names := each.template.definition.zones(defaults.zone):
+                zones, rules = planned_by.marks(names)
+                changes[at] = changes[at]._replace(zones=zones, rules=rules)
+        refused = context.redis.save(changes, planned_by=planned_by.text)
+        warn_of_rules(refused.pop("", ""), [change.name for change in changes])
         for change in changes:
             if change.name not in refused:
                 del self._upserts[change.name]

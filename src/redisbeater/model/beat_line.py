@@ -11,6 +11,7 @@ from typing import Any
 
 from redisbeater.display import json_fields, shown
 from redisbeater.model import json_text
+from redisbeater.schedules.zones import SAME_RULES
 from redisbeater.times import from_iso, from_unix
 
 
@@ -39,6 +40,7 @@ class BeatLine:
         sent_apart: runs that left before their commit, while the others leave in one step with it, since it leads.
         broker_away: how long the broker has been unavailable when the line was written; zero: it is available.
         is_embedded: whether it is part of a worker.
+        other_rules: the zones of which it has other rules than the beat that leads.
     """
 
     token: str
@@ -66,6 +68,7 @@ class BeatLine:
     sent_apart: int = 0
     redis: str = ""
     is_embedded: bool = False
+    other_rules: tuple[str, ...] = ()
 
     @classmethod
     def from_text(cls, token: str, text: str) -> BeatLine | None:
@@ -98,6 +101,7 @@ class BeatLine:
                 delivery=shown(stored.get("delivery", "")),
                 sent_apart=int(stored.get("sent_apart", 0)),
                 redis=shown(stored["redis"]),
+                other_rules=tuple(map(shown, stored.get("other_rules", ()))),
             )
         except (ValueError, TypeError, KeyError, OverflowError):
             return None
@@ -116,6 +120,13 @@ class BeatLine:
         """How its runs leave, and how many have left otherwise."""
         apart = f"; {self.sent_apart:,} left before their commit: at least once" if self.sent_apart else ""
         return f"{self.delivery}{apart}"
+
+    def rules_words(self, leader: str) -> str:
+        """Which zones have other rules on its host than on that of the leader, and what to do; empty if none has."""
+        if not self.other_rules:
+            return ""
+        zones = ", ".join(self.other_rules)
+        return f"{self.name} has other rules of {zones} than {leader or 'the beat that leads'}; {SAME_RULES}"
 
     @property
     def leads(self) -> bool:

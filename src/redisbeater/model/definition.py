@@ -36,7 +36,7 @@ from redisbeater.model.passed_values import (
 from redisbeater.model.policies import Anchor
 from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.kinds import kind_of
-from redisbeater.schedules.zones import in_zone, read_zone
+from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
 _SET_BY_BEAT = ("args", "kwargs", "producer")
@@ -211,6 +211,13 @@ class Definition(StoredFields):
         bounds = (self.start_at, self.end_at, self.disabled_until)
         has_local_bound = any(bound is not None and bound.tzinfo is None for bound in bounds)
         return has_local_bound or kind_of(self.schedule).has_local_times(self.schedule)
+
+    def zones(self, default: tzinfo) -> set[str]:
+        """Return the names of the zones on whose rules its fire times depend; UTC has none."""
+        zones = kind_of(self.schedule).zones(self.schedule, self.zone(default))
+        bounds = (self.start_at, self.end_at, self.disabled_until)
+        of_bounds = (bound.tzinfo or self.zone(default) for bound in bounds if bound is not None)
+        return {name for zone in (*zones, *of_bounds) if (name := zone_name(zone)) not in (None, "UTC")}
 
     @property
     def never_ends(self) -> bool:

@@ -137,6 +137,10 @@ class ClockedKind(ScheduleKind[clocked]):
         """Tell whether the time is naive."""
         return schedule.at.tzinfo is None
 
+    def zones(self, schedule: clocked, zone: tzinfo) -> tuple[tzinfo, ...]:
+        """Return the zone of the time."""
+        return (schedule.at.tzinfo or zone,)
+
     def nominal_times(self, schedule: clocked, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
         """Return the time, if it is a local time of the zone."""
         nominal = schedule.nominal_time(fire_time, zone) if schedule.at.tzinfo in (None, zone) else None

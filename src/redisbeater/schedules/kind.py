@@ -181,6 +181,10 @@ class ScheduleKind(Generic[S]):
         """Tell whether its fire times are local times of the entry's zone."""
         return True
 
+    def zones(self, schedule: S, zone: tzinfo) -> tuple[tzinfo, ...]:
+        """Return the zone whose local times it means, if any, where ``zone`` is that of the entry."""
+        return (zone,) if self.has_local_times(schedule) else ()
+
     def nominal_times(self, schedule: S, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
         """Return the naive local times of the schedule that fire at an instant, as its fields give them."""
         return ()

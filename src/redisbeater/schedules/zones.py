@@ -6,12 +6,19 @@ The code reads only :meth:`~datetime.datetime.utcoffset`, never ``dst()``: a shi
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import re
+import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from functools import cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Any
 from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
@@ -51,6 +58,20 @@ _MOST_NAMES = 5
 _OFFSET_HOURS = range(-12, 15)
 
 
+#: The zones by other rules than those of this host, while entries are read as another beat has planned them.
+_OTHERS: ContextVar[Mapping[str, tzinfo]] = ContextVar("others", default=MappingProxyType({}))
+
+
+@contextmanager
+def by_rules(zones: Mapping[str, tzinfo]) -> Iterator[None]:
+    """Let these zones count in place of those of this host, by their names, until the block ends."""
+    token = _OTHERS.set(zones)
+    try:
+        yield
+    finally:
+        _OTHERS.reset(token)
+
+
 def read_zone(given: Any, path: str) -> tzinfo:
     """Return the IANA zone that is meant by its name, or by a zone object of zoneinfo, pytz or dateutil.
 
@@ -69,7 +90,7 @@ def read_zone(given: Any, path: str) -> tzinfo:
         plain = name.removeprefix(_LEAP_SECONDS)
         raise InvalidEntry(path, f"{quoted(name)} counts leap seconds, which no clock here does; write {quoted(plain)}")
     try:
-        return ZoneInfo(name)
+        return _OTHERS.get().get(name) or ZoneInfo(name)
     except (KeyError, ValueError, TypeError, OSError) as exc:
         raise InvalidEntry(path, f"unknown time zone {quoted(given)}; expected {_EXAMPLE}{_similar(name)}") from exc
 
@@ -393,3 +414,120 @@ def _shift_between(start: datetime, stop: datetime, zone: tzinfo) -> Shift:
     seconds = range(int(start.timestamp()), int(stop.timestamp()) + 1)
     index = bisect_left(seconds, True, key=lambda second: datetime.fromtimestamp(second, zone).utcoffset() != before)
     return Shift(at=datetime.fromtimestamp(seconds[index], timezone.utc), before=before, after=after)
+
+
+#: What to do about hosts with different rules.
+SAME_RULES = (
+    "install one version of the package tzdata for all processes and set PYTHONTZPATH='' for them, or update the zone "
+    "data of their systems, then restart them"
+)
+
+#: For how many years the rules of a zone are compared, from the first of January of the current one on.
+YEARS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneRules:
+    """The UTC offsets of a zone in some years, by the zone data of one host.
+
+    Attributes:
+        offsets: the UNIX seconds from which an offset counts, and its seconds, in order; the first begin the years.
+        until: the UNIX seconds at which the years end.
+        beat: host and process of who recorded them.
+    """
+
+    offsets: tuple[tuple[int, int], ...]
+    until: int
+    beat: str = field(default="", compare=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> ZoneRules | None:
+        """Return stored rules, or None if another program has written something else there."""
+        try:
+            stored = json.loads(text)
+            offsets = tuple((int(at), int(seconds)) for at, seconds in stored["offsets"])
+            found = cls(offsets=offsets, until=int(stored["until"]), beat=str(stored["beat"]))
+            found.zone("UTC")
+            _ = [timezone(timedelta(seconds=seconds)) for _, seconds in offsets]  # less than a day
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error):
+            return None
+        return found
+
+    @property
+    def text(self) -> str:
+        """The JSON that is stored."""
+        return json.dumps({"id": self.id, "offsets": self.offsets, "until": self.until, "beat": self.beat})
+
+    @property
+    def id(self) -> str:
+        """What marks the entries that were planned by these rules: equal rules have equal ids."""
+        return hashlib.sha1(repr((self.offsets, self.until)).encode(), usedforsecurity=False).hexdigest()[:8]
+
+    def agrees_with(self, other: ZoneRules) -> bool:
+        """Tell whether both have the same offsets in the years that both are about."""
+        start, end = max(self.offsets[0][0], other.offsets[0][0]), min(self.until, other.until)
+        return self._between(start, end) == other._between(start, end)
+
+    def zone(self, name: str) -> ZoneInfo:
+        """Return the zone of that name by these rules; before and after their years it keeps one offset."""
+        kinds = list(dict.fromkeys(seconds for _, seconds in self.offsets))
+        shifts = self.offsets[1:]
+        head = struct.Struct(">4sc15x6l")  # a TZif file of RFC 8536
+        data = [head.pack(b"TZif", b"2", *[0] * 6), head.pack(b"TZif", b"2", 0, 0, 0, len(shifts), len(kinds), 4)]
+        data += (struct.pack(">q", at) for at, _ in shifts)
+        data += (struct.pack("B", kinds.index(seconds)) for _, seconds in shifts)
+        data += (struct.pack(">lBB", seconds, 0, 0) for seconds in kinds)
+        return ZoneInfo.from_file(io.BytesIO(b"".join([*data, b"LMT\0\n\n"])), key=name)
+
+    def _between(self, start: int, end: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for at, seconds in self.offsets:
+            if at <= start:
+                found = [(start, seconds)]
+            elif at < end and found[-1][1] != seconds:
+                found.append((at, seconds))
+        return found if start < end else []
+
+
+@lru_cache(maxsize=1_000)
+def rules_of(zone: tzinfo, year: int) -> ZoneRules:
+    """Return the rules of a zone by the data of this host, from the first of January of a year on."""
+    start, end = (datetime(each, 1, 1, tzinfo=timezone.utc) for each in (year, year + YEARS))
+    offsets = [
+        (start, offset_during(start, zone)),
+        *((each.at, each.after) for each in shifts_between(start, end, zone)),
+    ]
+    return ZoneRules(
+        offsets=tuple((int(at.timestamp()), int(offset.total_seconds())) for at, offset in offsets),
+        until=int(end.timestamp()),
+    )
+
+
+class PlannedBy:
+    """By which rules this program has planned the entries that it writes at one time.
+
+    Arguments:
+        year: the current one.
+        program: host and process of this program.
+        zone: the zone of entries without their own, to be stored if none is.
+        is_beat: whether a beat plans entries again: nobody has to look at them after that.
+    """
+
+    def __init__(self, year: int, program: str = "", zone: str = "", *, is_beat: bool = False) -> None:
+        self._year, self._program, self._zone, self._is_beat = year, program, zone, is_beat
+        self._rules: dict[str, ZoneRules] = {}
+
+    def marks(self, names: Iterable[str]) -> tuple[str, str]:
+        """Return these zones, and the ids of their rules here, as an entry keeps them."""
+        zones = sorted(names)
+        for name in zones:
+            if name not in self._rules:
+                rules = rules_of(read_zone(name, "timezone"), self._year)
+                self._rules[name] = replace(rules, beat=self._program)
+        return " ".join(zones), " ".join(self._rules[name].id for name in zones)
+
+    @property
+    def text(self) -> str:
+        """The JSON that the script takes."""
+        rules = {name: {"id": each.id, "text": each.text} for name, each in self._rules.items()}
+        return json.dumps({"zone": self._zone, "is_beat": self._is_beat, "rules": rules})

@@ -2,7 +2,7 @@
 
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import Unscheduled, pages
-from redisbeater.store.lock import Lock, is_of_redbeat, lock_warning, new_token
+from redisbeater.store.lock import Lock, is_of_redbeat, lock_warning, new_token, this_program
 from redisbeater.store.measures import Late
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.runs import Execution, FoundRuns, Renewal, Reservation, RunStore, holder_prefix, new_holder
@@ -32,4 +32,5 @@ __all__ = (
     "new_holder",
     "new_token",
     "pages",
+    "this_program",
 )

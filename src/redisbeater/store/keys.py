@@ -15,6 +15,9 @@ key                type         members                                         
 ``P:format``       string       version of what beat writes, a whole number                           none
 ``P:zone``         string       the zone by which entries that inherit the application's were planned  none
 ``P:zone:before``  string       the zone before it: without TTL while entries are planned again       an hour
+``P:zone-rules``   hash         zone -> JSON: the UTC offsets by which its local times were planned;      none
+                                zone, blank, id -> JSON: other ones, of marked entries; ``:again``,
+                                ``:listed``
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:answer:<id>``  string       what a change of entries has answered, for a retry whose reply was    yes
                                 lost
@@ -111,6 +114,7 @@ class Keys:
         self.format = f"{prefix}:format"
         self.zone = f"{prefix}:zone"
         self.zone_before = f"{prefix}:zone:before"
+        self.zone_rules = f"{prefix}:zone-rules"
         self.broken = f"{prefix}:broken"
         self.failing = f"{prefix}:failing"
         self.applications = f"{prefix}:applications"
@@ -177,6 +181,7 @@ class Keys:
             self.failing: "zset",
             self.zone: "string",
             self.zone_before: "string",
+            self.zone_rules: "hash",
             self.log: "list",
             self.beats: "hash",
             self.pause: "string",

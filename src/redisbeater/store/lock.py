@@ -33,7 +33,12 @@ SAME_END_SECONDS = 0.05
 
 def new_token() -> str:
     """Return a token by which an operator knows the leader: host, pid and a random part."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+    return f"{this_program()}:{secrets.token_hex(8)}"
+
+
+def this_program() -> str:
+    """Return host and pid of this process, as people know it."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def is_of_redbeat(token: str) -> bool:

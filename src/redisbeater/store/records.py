@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redisbeater.model.log_line import LogLine, line_text
@@ -173,6 +174,39 @@ class Beats:
     def remove(self, token: str) -> None:
         """Delete the line of a beat that ends."""
         unless_wrong_type(self._connection, lambda client: client.hdel(self._keys.beats, token))
+
+
+#: The fields of the rules of zones that are about no zone: another program has planned entries by other rules since
+#: the last look, and all entries were looked at once.
+AGAIN, LISTED = ":again", ":listed"
+
+
+class ZoneRulesKey:
+    """The rules of zones by which pending fire times were planned."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._key = keys.zone_rules
+
+    def read(self) -> dict[str, str] | None:
+        """Return all fields; None if another program has put something else there."""
+        found: dict[str, str] | None = unless_wrong_type(self._connection, lambda client: client.hgetall(self._key))
+        return found
+
+    def is_to_read(self) -> bool:
+        """Return whether another program has planned entries by other rules since the last look."""
+        return bool(unless_wrong_type(self._connection, lambda client: client.hexists(self._key, AGAIN)))
+
+    def begin(self, fields: Mapping[str, str]) -> None:
+        """Record the rules by which entries are planned again from now on, beside those before."""
+        self._connection.call(lambda client: client.hdel(self._key, AGAIN))
+        if fields:
+            self._connection.call(lambda client: client.hset(self._key, mapping=dict(fields)))
+
+    def finish(self, fields: Mapping[str, str], dropped: Sequence[str]) -> bool:
+        """Record that all entries are planned by these rules, unless another program has planned some by others."""
+        terms = [json.dumps({**fields, LISTED: "1"}), json.dumps(list(dropped)), AGAIN]
+        return bool(self._connection.run("adopt_rules", [self._key], terms) == "ADOPTED")
 
 
 class PageKeys:

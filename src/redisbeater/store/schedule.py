@@ -55,7 +55,7 @@ from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
-from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, TriggerKeys
+from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, TriggerKeys, ZoneRulesKey
 from redisbeater.store.runs import RunStore
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
 from redisbeater.store.snapshot import Change, Snapshot, changes_as_json
@@ -178,6 +178,7 @@ class RedisSchedule:
         self.log = Log(self._connection, self.keys, config.log_limit)
         self.beats = Beats(self._connection, self.keys)
         self.measures = Measures(self._connection, self.keys, track_runs=config.track_runs)
+        self.zone_rules = ZoneRulesKey(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.page = PageKeys(self._connection, self.keys)
         self.triggers = TriggerKeys(self._connection, self.keys)
@@ -458,20 +459,21 @@ class RedisSchedule:
 
         Arguments:
             changes: what to write.
-            planned_by: the zone by which their scores were planned, to be stored if none is.
+            planned_by: the text of a :class:`~redisbeater.schedules.zones.PlannedBy`; empty: it is known.
 
         Returns:
             The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read,
-            ``FOREIGN``, the key holds something that is no entry, or ``NOT_OURS``, it is not of this schedule.
+            ``FOREIGN``, the key holds something that is no entry, or ``NOT_OURS``, it is not of this schedule. With an
+            empty name the zones of which other rules than those of this program count.
         """
         if not changes:
             return {}
         names = [change.name for change in changes]
         terms = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0], *self._log_terms]
         terms += [planned_by, *self.runs.edit_terms]
-        keys = self._keys_of_edit(names, self.keys.zone)
+        keys = self._keys_of_edit(names, self.keys.zone, self.keys.zone_rules)
         unwritten = self._connection.run("save", keys, terms, with_runs=self._config.track_runs)
-        return {names[position - 1]: word for position, word in unwritten}
+        return {names[position - 1] if position else "": word for position, word in unwritten}
 
     def not_ours(self, name: str) -> InvalidEntry:
         """Return why no entry of this schedule can have a name that a script answers with ``NOT_OURS``."""
@@ -484,7 +486,7 @@ class RedisSchedule:
         It can be restored for seven days, while it is one of the newest 10,000. Its log gets the line ``log``, and is
         kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
         """
-        return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
+        return self._delete([name], {name: origin}, log, 0 if origin else KEEP_DELETED).get(name, "")
 
     def delete_many(self, origins: Mapping[str, str], *, log: str = "", kept: int = 0) -> dict[str, str]:
         """Delete entries by name, page by page, each as :meth:`delete`. Return those that were deleted.

@@ -71,6 +71,8 @@ class Snapshot:
     oversized_bytes: int = 0
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
+    #: The ids of the rules by which it was planned, in the order of its zones; empty: those that all others were.
+    rules: str = ""
 
     @classmethod
     def from_reply(cls, name: str, now: datetime, fields: Mapping[str, Any], zone: str = "") -> Snapshot:
@@ -98,6 +100,7 @@ class Snapshot:
             recorded_run=fields.get("recorded_run", ""),
             oversized_bytes=int(fields.get("oversized", 0)),
             zone=zone,
+            rules=fields.get("rules", ""),
         )
 
     @property
@@ -147,6 +150,9 @@ class Change(NamedTuple):
     skipped: str = ""
     #: ``enabled`` or ``disabled``, where a person changes that: what is buffered is revoked, or failures are forgotten.
     switches: str = ""
+    #: The zones on whose rules the score depends, and the ids of those by which it was planned, each with blanks.
+    zones: str = ""
+    rules: str = ""
 
     @classmethod
     def of(cls, snapshot: Snapshot, definition: str, *, score: Score | None = None) -> Change:

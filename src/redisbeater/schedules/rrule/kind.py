@@ -126,6 +126,10 @@ class RruleKind(ScheduleKind[rrule]):
         """Return False: it has its own zone."""
         return False
 
+    def zones(self, schedule: rrule, zone: tzinfo) -> tuple[tzinfo, ...]:
+        """Return the zone of its start."""
+        return (schedule.zone,)
+
     def nominal_times(self, schedule: rrule, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
         """Return the local time of the occurrence."""
         nominal = schedule.nominal_time(fire_time)
@@ -179,7 +183,7 @@ def _from_parts(data: dict[str, Any], path: str) -> rrule:
     try:
         dates = {name: _decode_date(data, name) for name in ("dtstart", "until")}
         if zone is not None:
-            dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
+            dates = {name: moment and _in_zone_of_now(moment, zone) for name, moment in dates.items()}
         if data.get("dtstart_local") is not None:
             dates["dtstart"] = _skipped_start(dates["dtstart"], data["dtstart_local"], f"{path}.dtstart_local")
         data.pop("dtstart_local", None)
@@ -206,6 +210,15 @@ def _decode_date(data: dict[str, Any], name: str) -> datetime | None:
     if seconds is None:
         return None
     return from_unix(seconds).astimezone(timezone(timedelta(minutes=minutes)) if minutes else timezone.utc)
+
+
+def _in_zone_of_now(moment: datetime, zone: tzinfo) -> datetime:
+    """Return a stored time in a zone; if the zone has another offset then, its rules have changed since it was stored.
+
+    An offset of 0 may also be that of a program which gives none. Otherwise the local time counts, not the instant.
+    """
+    local = moment.astimezone(zone)
+    return local if moment.utcoffset() in (timedelta(), local.utcoffset()) else moment.replace(tzinfo=zone)
 
 
 def _skipped_start(dtstart: datetime | None, text: Any, path: str) -> datetime | None:

@@ -46,7 +46,7 @@ local function load(key)
   end
   local entry = read_bounded(
     key, most, 0,
-    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures', 'ends'
+    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures', 'ends', 'rules'
   )
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil

@@ -12,29 +12,53 @@
 -- KEYS[4] failing     sorted set: entry key -> the fire time that it owes
 -- KEYS[5] answer      string: what this call has answered, kept for a minute
 -- KEYS[6] zone        string: the zone of entries that have none of their own
--- KEYS[7..] entries   hashes: the entries
+-- KEYS[7] rules       hash: zone -> JSON: the rules by which its local times were planned
+-- KEYS[8..] entries   hashes: the entries
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run,
 --                     origin of a static entry (its application, and a digest of its declaration) or of a file's entry;
---                     what is missing keeps what is stored. log: a line for the log; skipped: that of a backup. Then
+--                     what is missing keeps what is stored. log: a line for the log; skipped: that of a backup;
+--                     zones and rules: the zones on whose rules its score depends, and the ids of those by which it was
+--                     planned; without a definition, only these are written. Then
 --                     what was read, missing where there was none: seen (the digest of what is stored), planned (the
 --                     fire time), claim
 -- ARGV[4] most        bytes of the texts of one entry
 -- ARGV[5] log         text: the key of a log, without the name of its entry
 -- ARGV[6] lines       number of lines that a log keeps
--- ARGV[7] planned_by  text: the zone by which the scores were planned where none is stored; '': it is
+-- ARGV[7] planned_by  JSON: {zone: that by which the scores were planned where none is stored; '': it is; rules: of
+--                     each zone {id, text}; is_beat: whether a beat plans entries again}; '': it is not said
 -- ARGV[8] runs        JSON, where runs are tracked: {prefix: what every key begins with, limit and retention: how many
 --                     runs of an entry are kept, and for how many milliseconds}; a change then may have switches:
 --                     'enabled' or 'disabled'; missing: they are not
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, 'FOREIGN':
---      the key holds something that is no entry, or 'NOT_OURS': it is not of this schedule, or would be another's
+--      the key holds something that is no entry, or 'NOT_OURS': it is not of this schedule, or would be another's; and
+--      with position 0 the zones of which entries were planned by other rules than those of a program that is no beat
 local schedule, broken, statics, failing, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local rules = KEYS[7]
 local channel, message, changes, most, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local planned_by, runs = ARGV[7], ARGV[8]
 
-local rows = cjson.decode(changes)
-local scores, unwritten = {}, {}
+local rows, mine = cjson.decode(changes), planned_by ~= '' and cjson.decode(planned_by) or {rules = {}}
+local scores, unwritten, others = {}, {}, {}
+
+-- Note the zones of which other rules count, and record those of this program beside them.
+local function record_rules(name, own)
+  local first = try('HGET', rules, name)
+  if first == nil then return end
+  if not first then return redis.call('HSET', rules, name, own.text) end
+  if string.find(first, own.id, 1, true) then return end
+  others[#others + 1], others[name] = name, true
+  redis.call('HSET', rules, name .. ' ' .. own.id, own.text)
+  if not mine.is_beat then redis.call('HSET', rules, ':again', '1') end
+end
+
+local function mark(key, change)
+  for name in string.gmatch(change.zones or '', '%S+') do
+    if others[name] then return redis.call('HSET', key, 'rules', change.rules) end
+  end
+  if change.seen then redis.call('HDEL', key, 'rules') end
+end
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
@@ -50,6 +74,8 @@ local function refusal(key, change)
 end
 
 local function save(key, change)
+  if change.score or change.zones then mark(key, change) end
+  if not change.definition then return end
   redis.call('HSET', key, 'definition', change.definition)
   write_meta(key, change.meta, change.recorded_run, change.skipped)
   if change.origin then
@@ -74,15 +100,17 @@ end
 
 local given = given_answer(answer)
 if given then return given end
-for i = 7, #KEYS do
-  local word = refusal(KEYS[i], rows[i - 6])
+for name, own in pairs(mine.rules) do record_rules(name, own) end
+for i = 8, #KEYS do
+  local word = refusal(KEYS[i], rows[i - 7])
   if word then
-    unwritten[#unwritten + 1] = {i - 6, word}
+    unwritten[#unwritten + 1] = {i - 7, word}
   else
-    save(KEYS[i], rows[i - 6])
+    save(KEYS[i], rows[i - 7])
   end
 end
-if planned_by ~= '' and #scores > 0 then redis.call('SET', zone, planned_by, 'NX') end
+if (mine.zone or '') ~= '' and #scores > 0 then redis.call('SET', zone, mine.zone, 'NX') end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
 if #unwritten < #rows then redis.call('PUBLISH', channel, message) end
+if #others > 0 and not mine.is_beat then unwritten[#unwritten + 1] = {0, table.concat(others, ', ')} end
 return answer_once(answer, unwritten)

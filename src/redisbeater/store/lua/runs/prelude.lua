@@ -272,11 +272,12 @@ local function count_minutes(prefix, run, state)
   redis.call('PEXPIRE', minutes, 73 * 300000)
 end
 
--- Add a run that has failed to the newest failures of the schedule.
+-- Add a run that has failed to the newest failures of the schedule. Of more than 1,000 a hundred are removed at once.
 local function list_failure(prefix, run)
   local failures = prefix .. ':failures'
   if (try('ZADD', failures, run.finished_at or server_time(), run.key) or 0) == 0 then return end
-  if redis.call('ZCARD', failures) > 1000 then redis.call('ZREM', failures, redis.call('ZRANGE', failures, 0, 0)[1]) end
+  if redis.call('ZCARD', failures) <= 1100 then return end
+  redis.call('ZREM', failures, unpack(redis.call('ZRANGE', failures, 0, 99)))
 end
 
 -- Add to the totals of a task; beyond 1000 fields, new tasks are counted together as `other`.
