@@ -97,7 +97,8 @@ def test_odd_options_that_are_stored_are_read_and_sent(
 @pytest.mark.parametrize(
     ("name", "whose"),
     [("task", "Celery"), ("id", "Celery"), ("headers", "Celery"), ("compression", "Celery"), ("scheduled_for", "beat"),
-     ("periodic_task_name", "beat"), ("redisbeater_attempt", "beat"), ("redisbeater_step", "beat")],
+     ("periodic_task_name", "beat"), ("redisbeater_attempt", "beat"), ("redisbeater_step", "beat"),
+     ("previous_fire_time", "beat"), ("coalesced", "beat")],
 )  # fmt: skip
 def test_headers_of_celery_and_of_beat_are_refused_by_their_names(store: ScheduleStore, name: str, whose: str) -> None:
     link = {"task": "proj.done", "options": {"headers": {"tenant": 1, name: "x"}}}
@@ -120,6 +121,7 @@ def test_stored_headers_of_celery_and_of_beat_replace_nothing(
     forged = {
         "task": "proj.fail", "id": "11111111-1111-1111-1111-111111111111", "headers": {"tenant": 2}, "tenant": 1,
         "redisbeater_attempt": 7, "redisbeater_step": 7, "periodic_task_name": "other", "scheduled_for": "2001-01-01",
+        "previous_fire_time": "2001-01-01", "coalesced": 7,
     }  # fmt: skip
     write("report", options={"headers": forged})
 
@@ -130,7 +132,7 @@ def test_stored_headers_of_celery_and_of_beat_replace_nothing(
     assert message.headers["periodic_task_name"] == "report"
     assert message.headers["scheduled_for"] == run.fire_time.isoformat()
     assert message.headers["redisbeater_attempt"] == 1
-    assert not {"headers", "redisbeater_step"} & message.headers.keys()
+    assert not {"headers", "redisbeater_step", "previous_fire_time", "coalesced"} & message.headers.keys()
 
 
 def test_lint_names_stored_headers_that_are_not_sent(store: ScheduleStore, write: Callable[..., None]) -> None:

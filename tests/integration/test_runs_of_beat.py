@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from outbox import Sent, run_due, take
-from run_site import TRACKED, RunSite
+from run_site import TRACKED, RunSite, execute
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE
@@ -715,7 +715,17 @@ def test_a_restarted_run_stands_for_the_fire_times_of_the_one_that_it_repeats(si
     assert window(late) == (first.fire_time.isoformat(), 3)
 
 
-@pytest.mark.parametrize("header", ["previous_fire_time", "coalesced"])
-def test_an_entry_cannot_have_the_headers_that_beat_writes(app: Celery, header: str) -> None:
-    with pytest.raises(InvalidEntry, match=header):
-        ScheduleStore(app).create("report", "proj.work", 60, options={"headers": {header: 1}})
+def test_another_try_stands_for_the_same_fire_times(site: BeatSite, reporting: None) -> None:
+    @site.app.task(name="proj.work", bind=True)
+    def work(self: Any) -> None:
+        raise self.retry(countdown=1)
+
+    site.save()
+    site.after(60)
+    (late,) = site.after(180)
+
+    execute(site.app, late)
+
+    (again,) = take(site.app)
+    assert (again.id, window(again)) == (late.id, window(late))
+    assert window(late)[1] == 3

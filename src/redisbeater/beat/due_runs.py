@@ -77,7 +77,10 @@ class DueRuns:
             StoreUnavailable: Redis cannot be reached.
         """
         began = host_seconds()
-        if until - began < self._slice or (self._rest is None and began < self._next_at):
+        if self._rest is None and began < self._next_at:
+            return False
+        if until - began < self._slice:
+            self._slice = max(SLICE_SECONDS, self._slice * 0.9)  # one that was interrupted must not end all counts
             return False
         if self._rest is None:
             self._rest, self._next_at = self._count(), began + PERIOD_SECONDS
