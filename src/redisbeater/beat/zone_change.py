@@ -16,6 +16,7 @@ from redisbeater.display import shown
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import Before, Replan
+from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zones import SAME_RULES, ZoneRules, read_zone, rules_of, zone_name
@@ -164,6 +165,8 @@ class ZoneChange:
     def note(self, messages: Iterable[str]) -> None:
         """Record what other programs have changed; it may have been planned by other rules."""
         for name in messages:
+            if name != SEVERAL and not is_unreserved(name):
+                continue
             if self._names is not None and name != SEVERAL:
                 self._names.append(name)
                 self._done.discard(name)
