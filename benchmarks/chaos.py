@@ -124,6 +124,7 @@ def _shape(options: argparse.Namespace) -> Shape:
         has_replica="failover" in options.faults,
         is_one_server=options.one_server,
         tracks_runs=options.track_runs,
+        has_few_rights=options.few_rights,
     )
 
 
@@ -150,6 +151,9 @@ def _options() -> argparse.Namespace:
         help="run one leader, or let all beats send (default: --lock)",
     )
     parser.add_argument("--one-server", action="store_true", help="one server is schedule and broker: no repeats")
+    parser.add_argument(
+        "--few-rights", action="store_true", help="the beats may not trim logs: needs cut among --faults"
+    )
     parser.add_argument("--track-runs", action="store_true", help="record the runs, and check the records")
     parser.add_argument(
         "--faults",

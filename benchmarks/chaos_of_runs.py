@@ -12,10 +12,10 @@ its task raised an error, the counts and the results of entries must agree with 
 executions at once either, but for 5 seconds after the end of a pause that was longer than the lease.
 
 The broker is RabbitMQ, which loses no message with a worker. A worker is killed when no start is under way: Celery
-acknowledges a message in the main process while its child reports the start, and between the two nobody knows the run;
-and the task writes a moment later that it began. The same holds for pauses after which a process ends itself. Nor is a
-worker killed while it is cut off, nor cut off for so long that a child ends itself which has executed a whole task
-meanwhile: what they began then is known to them alone. Exit code 1: something is wrong.
+acknowledges a message in the main process, which writes that first, while its child reports the start, and between the
+two nobody knows the run; and the task writes a moment later that it began. The same holds for pauses after which a
+process ends itself. Nor is a worker killed while it is cut off, nor cut off for so long that a child ends itself which
+has executed a whole task meanwhile: what they began then is known to them alone. Exit code 1: something is wrong.
 Needs ``pip install ".[test]"`` and a RabbitMQ server.
 """
 
@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.run_audit import BEGAN, Line, Meeting, Record, Results, balance, differences, meetings
-from chaos.run_workers import KINDS, LEASE_SECONDS, RunFaults, Worker, busy_children, read_lines
+from chaos.run_workers import KINDS, LEASE_SECONDS, RunFaults, Worker, accepted, busy_children, read_lines
 from support.project import Project
 from support.rabbitmq import running as running_rabbitmq
 from support.servers import programs, running
@@ -190,6 +190,7 @@ class Chaos:
         now = time.monotonic()
         self._sent_since = {key: self._sent_since.get(key, now) for key in sent}
         have_begun = all(run.starts <= began[run.id] for run in runs if run.state is State.STARTED)
+        have_begun &= all(number <= began[run] for run, number in accepted(self._beat).items())
         return have_begun and all(now - since >= STARTING_SECONDS for since in self._sent_since.values())
 
     def _do_fault(self) -> None:

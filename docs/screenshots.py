@@ -6,7 +6,9 @@ It takes Debian's chromium, and ``pip install ".[demo,dashboard,docs,test]"``.
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
+import random
 import re
 import shutil
 import signal
@@ -16,24 +18,29 @@ import threading
 import time
 from pathlib import Path
 
+import redis
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+
+from redisbeater.demo.__main__ import populate
+from redisbeater.demo.app import LIVE_VARIABLE, demo_app, embedded_server
+from redisbeater.model.run import State
 
 FOLDER = Path(__file__).parent / "_static" / "dashboard"
 
 #: Name of the picture -> path of the page.
 PAGES = {
     "entries": "/",
-    "entry": "/entry?name=backup.nightly",
+    "entry": "/entry?name=rates.fetch",
     "form": "/entry/edit?name=report.daily",
     "upcoming": "/upcoming?within=24h&n=10",
     "history": "/history",
+    "run": "/run",
     "findings": "/findings",
-    "status": "/status",
 }
 
 #: What is drawn after the page has come, by the name of the picture.
-LATE = {"entries": "#forecast figure", "form": "#preview .words", "upcoming": "#bands figure"}
+LATE = {"entries": "#forecast figure", "form": "#preview .words", "upcoming": "#bands figure", "run": "#run-id"}
 
 SIZES = {"wide": (1280, 860), "phone": (390, 844)}
 
@@ -45,11 +52,70 @@ COLOURS = 256
 #: Seconds until the demo has run enough to be looked at, and until its page is served.
 RUNNING_SECONDS, START_SECONDS = 75, 120
 
+#: The errors of those that failed.
+ERRORS = {
+    "shop.parse": "ValueError: cannot parse row 17 of orders.csv",
+    "shop.call_api": "ConnectionError: rates.example.com refused USD: 503 Service Unavailable",
+}
+
+#: What ran before the demo: entry -> its task, minutes between two runs, seconds that one takes, of ten so many failed.
+PAST = {
+    "orders.parse": ("shop.parse", 0.3, 0.01, 10),
+    "rates.fetch": ("shop.call_api", 0.17, 0.9, 4),
+    "warehouse.import": ("shop.import_rows", 0.13, 0.3, 0),
+    "warehouse.cleanup": ("shop.import_rows", 2, 0.3, 0),
+    "search.rebuild": ("shop.build", 0.33, 14, 0),
+    "mail.reminders": ("shop.ping", 0.25, 0.01, 0),
+    "mail.digest": ("shop.import_rows", 60, 0.4, 0),
+    "tls.check": ("shop.ping", 0.5, 0.01, 0),
+    "fx.hourly": ("shop.call_api", 60, 0.8, 2),
+    "legacy.export": ("shop.import_rows", 60, 0.4, 0),
+    "video.transcode": ("shop.transcode", 45, 540, 0),
+}
+
+#: Runs of each of them, as many as a picture shows.
+KEPT = 30
+
 
 def main() -> None:
     """Start the demo, let it run for long enough, and take a picture of each page, light and dark, wide and phone."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "redisbeater.demo", "--dashboard", "--port", str(PORT)]
+    os.environ[LIVE_VARIABLE] = "1"
+    with embedded_server() as url:
+        populate(demo_app(url))
+        _record_past(redis.Redis.from_url(url, decode_responses=True))
+        _shoot_all([sys.executable, "-m", "redisbeater.demo", "--dashboard", "--port", str(PORT), "--redis-url", url])
+
+
+def _record_past(client: redis.Redis) -> None:
+    """Record the runs of the last six hours, which the demo does not have, as workers record them."""
+    now, chance, pipe, prefix = time.time(), random.Random(7), client.pipeline(), "redisbeater-demo:"
+    for name, (task, minutes, seconds, failed) in PAST.items():
+        letters = ""
+        for place in range(KEPT):
+            sent = now - 60 * minutes * (KEPT - place) - seconds
+            state = State.FAILURE if chance.random() * 10 < failed else State.SUCCESS
+            run_id = "-".join(f"{chance.getrandbits(4 * size):0{size}x}" for size in (8, 4, 4, 4, 12))
+            took = seconds * chance.uniform(0.5, 1.3)
+            fields = {
+                "name": name, "task": task, "state": state.value, "fire_time": sent, "sent_at": sent, "attempt": 1,
+                "started_at": sent + 0.01, "finished_at": sent + took, "worker": "celery@shop-1",
+                **({"error": ERRORS[task]} if state is State.FAILURE else {}),
+            }  # fmt: skip
+            key = f"{prefix}:run:{run_id}"
+            pipe.hset(key, mapping=fields).zadd(f"{prefix}:runs:{name}", {key: sent})
+            if state is State.FAILURE:
+                pipe.zadd(f"{prefix}:failures", {key: sent + took})
+            letters += state.value[0]
+        pipe.hset(prefix + name, "ends", f"{letters} {sent + took:.6f}")
+    for number in range(int(now) // 300 - 71, int(now) // 300):
+        many = chance.randint(70, 130)
+        failed = many // 2 if number % 36 in (3, 4) else chance.randint(4, 14)
+        pipe.hset(f"{prefix}:minutes", mapping={f"{number} SUCCESS": many, f"{number} FAILURE": failed})
+    pipe.execute()
+
+
+def _shoot_all(command: list[str]) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo, sync_playwright() as playwright:
         try:
             link = _link(demo)
@@ -84,7 +150,10 @@ def _shoot(browser: Browser, link: str, theme: str, size: str, width: int, heigh
     page.goto(link)
     page.wait_for_selector(LATE["entries"])
     for name, path in PAGES.items():
-        page.goto(link.partition("/login")[0] + path)
+        if name == "run":  # the newest one that failed
+            page.locator(".groups a.run").first.click()
+        else:
+            page.goto(link.partition("/login")[0] + path)
         page.wait_for_selector(LATE.get(name, "h1"))
         path = FOLDER / f"{name}-{theme}-{size}.png"
         page.screenshot(path=path)

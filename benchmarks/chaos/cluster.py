@@ -55,6 +55,8 @@ class Shape:
     #: Whether the schedule's server is the broker, too.
     is_one_server: bool = False
     tracks_runs: bool = False
+    #: Whether the beats' user of the schedule lacks rights to what is recorded of a run.
+    has_few_rights: bool = False
 
 
 class Place:
@@ -164,7 +166,7 @@ class Cluster:
         if broker:
             settings["broker_url"] = _url(broker)
         if schedule:
-            settings["redisbeater_redis_url"] = _url(schedule)
+            settings["redisbeater_redis_url"] = _url(schedule, "beat:secret@" if self._shape.has_few_rights else "")
         if self._shape.tracks_runs:
             settings["redisbeater_track_runs"] = True
             settings["redisbeater_run_timeout"] = RUN_TIMEOUT_SECONDS
@@ -172,5 +174,5 @@ class Cluster:
         return settings if self._shape.has_lock else {**settings, "redisbeater_lock_key": None}
 
 
-def _url(proxy: Proxy) -> str:
-    return f"redis://127.0.0.1:{proxy.port}/0"
+def _url(proxy: Proxy, user: str = "") -> str:
+    return f"redis://{user}127.0.0.1:{proxy.port}/0"

@@ -16,6 +16,7 @@ from support.waiting import wait_until
 from chaos.ledger import Message
 from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
+from redisbeater.model.run import ATTEMPT_HEADER
 
 __all__ = ("Inbox",)
 
@@ -110,6 +111,7 @@ class Inbox:
             arrived_at=arrived_at,
             sender=_sender(headers),
             args=headers["argsrepr"],
+            attempt=int(headers.get(ATTEMPT_HEADER) or 1),
         )
 
 

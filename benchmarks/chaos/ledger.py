@@ -32,6 +32,8 @@ class Message:
     arrived_at: datetime | None
     sender: int
     args: str
+    #: Which attempt of a tracked run it is: one that was lost may be sent again.
+    attempt: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +233,7 @@ def _identities(name: str, messages: Sequence[Message]) -> Iterator[Problem]:
 
 
 def _repeats(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
-    for fire_time, count in Counter(message.scheduled_for for message in messages).items():
+    for (fire_time, _), count in Counter((message.scheduled_for, message.attempt) for message in messages).items():
         if count > 1:
             yield _problem(Fault.REPEAT, account, f"{fire_time.isoformat()}: {count} messages")
 

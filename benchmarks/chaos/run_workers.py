@@ -19,7 +19,7 @@ from support.servers import Server
 
 from chaos.run_audit import ENDS, Line, Pause
 
-__all__ = ("KINDS", "LEASE_SECONDS", "TASK", "RunFaults", "Worker", "read_lines")
+__all__ = ("KINDS", "LEASE_SECONDS", "TASK", "RunFaults", "Worker", "accepted", "read_lines")
 
 #: The shortest lease that there is.
 LEASE_SECONDS = 10.0
@@ -37,13 +37,28 @@ CUT_SECONDS = 11.0, 11.9
 #: How long a worker is left alone after a fault: it sends the reports that it kept.
 REST_SECONDS = 4.0
 
+#: How long the data of a process that was paused may still be on its way through its proxy to Redis.
+ON_ITS_WAY_SECONDS = 0.2
+
+#: How long after a child has taken a message the task must have begun, or never will: its child was killed in between.
+BEGUN_SECONDS = 15.0
+
 #: A task whose last line is not older than this is being executed.
 ALIVE_SECONDS = 0.5
 
 TASK = """
 import os, uuid
+from celery.worker.request import Request
 import redisbeater.runs
 redisbeater.runs.install(app)
+
+acknowledge = Request.on_accepted
+
+def on_accepted(self, pid, time_accepted):
+    notes.rpush("accepted", json.dumps([self.id, time.time()]))
+    return acknowledge(self, pid, time_accepted)
+
+Request.on_accepted = on_accepted
 
 @app.task(bind=True, name="proj.work")
 def work(self, seconds):
@@ -61,6 +76,12 @@ def work(self, seconds):
     if fails:
         raise ValueError("no feed")
 """
+
+
+def accepted(project: Project) -> Counter[str]:
+    """Return which runs children have taken a moment ago, and how often: their messages are out of the broker."""
+    pairs = [json.loads(text) for text in project.broker.lrange("accepted", -200, -1)]  # type: ignore[union-attr]
+    return Counter(run for run, at in pairs if time.time() - at < BEGUN_SECONDS)
 
 
 def read_lines(project: Project, start: int = 0) -> list[Line]:
@@ -159,6 +180,7 @@ class RunFaults:
     def _pauses(self, process: Process, may_end: Callable[[], bool]) -> bool:
         """Pause a process, and return whether it may end: one that goes on after its leases does so at once."""
         process.pause()
+        time.sleep(ON_ITS_WAY_SECONDS)
         if may_end():
             return True
         process.resume()

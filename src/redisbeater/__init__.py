@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import redisbeater.serving  # noqa: F401 - it connects Celery's signals about a beat service
 from redisbeater.editing.upcoming import UpcomingRun
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, scheduled
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -60,6 +60,7 @@ __all__ = (
     "cron",
     "describe",
     "rrule",
+    "scheduled",
 )
 
 __version__ = "0.1.0"

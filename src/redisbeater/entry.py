@@ -1,20 +1,21 @@
-"""``RedisScheduleEntry``: an entry for programs and for Celery."""
+"""``RedisScheduleEntry``: an entry for programs and for Celery; and the entries that the code declares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from celery import Celery
+from celery import Celery, Task
 from celery.app import app_or_default
 from celery.beat import ScheduleEntry
+from celery.local import PromiseProxy, Proxy
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import quoted, text_of
 from redisbeater.editing.changes import (
     DisableUntil,
     EntryChange,
@@ -30,10 +31,10 @@ from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name, check_stored_name
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RedisBeaterError
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import FIELDS as MODEL_FIELDS
-from redisbeater.model.fields import MOST_SKIPPED, ScheduleLike, TaskLike
+from redisbeater.model.fields import MOST_SKIPPED, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.meta import Failing, Meta
 from redisbeater.model.passed_values import (
     check_number,
@@ -55,7 +56,12 @@ from redisbeater.model.policies import (
     OverlapLike,
 )
 from redisbeater.model.skip import Skipped
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import kind_of
 from redisbeater.times import to_unix
+
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
+    from typing_extensions import Unpack
 
 #: The fields of its definition.
 DEFINED = ("name", "task", "schedule", *MODEL_FIELDS)
@@ -499,3 +505,90 @@ class RedisScheduleEntry(ScheduleEntry):
             return self.definition()
         except RedisBeaterError:  # what cannot be stored is compared as it was passed
             return {name: getattr(self, name) for name in DEFINED}
+
+
+DecoratedTask = TypeVar("DecoratedTask")
+
+#: What the tasks of this process declare: the task, the name of the entry, and its fields.
+AT_TASKS: list[tuple[Any, str | None, dict[str, Any]]] = []
+
+
+def scheduled(
+    schedule: ScheduleLike | float | timedelta, /, *, name: str | None = None, **fields: Unpack[EntryFields]
+) -> Callable[[DecoratedTask], DecoratedTask]:
+    """Declare a static entry at its task: a decorator above ``@app.task`` or ``@shared_task``.
+
+    Arguments:
+        schedule: when it runs, as for :class:`~redisbeater.RedisScheduleEntry`.
+        name: the name of the entry; default: that of the task. A second entry of a task needs one.
+        fields: other fields of :class:`~redisbeater.RedisScheduleEntry`.
+
+    Raises:
+        InvalidEntry: a field cannot be stored; the message names it, and the task.
+        ImproperlyConfigured: it stands below ``@app.task``, or above something else.
+
+    Example::
+
+        @redisbeater.scheduled(crontab(hour=3, minute=0), options={"queue": "slow"})
+        @app.task
+        def clean_up(): ...
+    """
+    if callable(schedule):
+        problem = "expected a schedule: write @redisbeater.scheduled(3600) above @app.task"
+        raise ImproperlyConfigured(f"redisbeater.scheduled: {problem}")
+
+    def declare(task: DecoratedTask) -> DecoratedTask:
+        # Nothing of the task is read yet: Celery creates it when its app is complete.
+        if not issubclass(type(task), (Proxy, Task)):
+            found = f"{getattr(task, '__module__', '')}.{getattr(task, '__qualname__', quoted(task))}"
+            problem = f"{found} is no task yet; write @redisbeater.scheduled(...) above @app.task or @shared_task"
+            raise ImproperlyConfigured(f"redisbeater.scheduled: {problem}")
+        declared: dict[str, Any] = {"schedule": schedule, **fields}
+        try:
+            entry = RedisScheduleEntry(name or "task", "task", app=_no_app(), **declared)
+            definition = Definition.checked(**{field: getattr(entry, field) for field in DEFINED})
+            kind, is_own = kind_of(definition.schedule), hasattr(definition.schedule, "to_redisbeater")
+            if not kind.is_custom and not is_own:  # the settings of the app name the classes of the others
+                definition.to_text(ScheduleCodec())
+        except InvalidEntry as exc:
+            of_task = text_of(task, lambda each: each.name)
+            raise type(exc)(exc.path, f"{exc.problem} (redisbeater.scheduled at task {of_task})") from None
+        AT_TASKS.append((task, name, declared))
+        return task
+
+    return declare
+
+
+@lru_cache(1)
+def _no_app() -> Celery:
+    """Return an app for entries that are only checked: that of their task may have no settings yet."""
+    return Celery("redisbeater.scheduled", set_as_current=False)
+
+
+def declared_entries(app: Celery) -> dict[str, Any]:
+    """Return by name the fields of the entries that the code of an app declares, in ``beat_schedule`` or at tasks.
+
+    An error stands for those of a name that is declared twice.
+    """
+    declared: dict[str, Any] = dict(app.conf.beat_schedule or {})
+    places = dict.fromkeys(declared, "in beat_schedule")
+    if AT_TASKS:
+        app.finalize()
+    for task, name, fields in AT_TASKS:
+        if not _is_of(app, task):
+            continue
+        name = name or task.name
+        place = f"by redisbeater.scheduled at task {task.name}"
+        if name in declared:
+            problem = f"{quoted(name)} is declared {places[name]} and {place}; give one of them another name"
+            declared[name] = InvalidEntry("$.name", problem)
+        else:
+            declared[name], places[name] = {"task": task.name, **fields}, place
+    return declared
+
+
+def _is_of(app: Celery, task: Any) -> bool:
+    """Return whether an app has a task; that of another one is not created for that, as its settings may be missing."""
+    if type(task) is Proxy:  # of shared_task: every app has it
+        return True
+    return (type(task) is not PromiseProxy or task.__evaluated__()) and task.app is app

@@ -137,8 +137,11 @@ class EntryNotFound(RedisBeaterError, KeyError):
 class EntryExists(RedisBeaterError, ValueError):
     """An entry of that name exists already, and the call may only create one; nothing was written."""
 
+    def __init__(self, name: str, advice: str = "update() changes it, upsert() creates or changes it") -> None:
+        super().__init__(name, advice)
+
     def __str__(self) -> str:
-        return f"an entry named {quoted(self.args[0])} exists in the schedule"
+        return f"an entry named {quoted(self.args[0])} exists in the schedule; {self.args[1]}"
 
 
 class EditConflict(RedisBeaterError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from redisbeater.beat.due_runs import DueRuns
 from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
 from redisbeater.beat.leadership import Leadership, ScheduleLog
 from redisbeater.beat.monitor import Monitor
@@ -16,7 +17,7 @@ from redisbeater.context import Context
 from redisbeater.dispatch.dispatcher import Dispatcher
 from redisbeater.dispatch.pace import ClaimLimit
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.sending.counts import counts_for
+from redisbeater.sending.counts import Meter, counts_for
 
 #: One tick waits this long at most, so that signals, ``inspect ping`` and the lock are attended to.
 MAX_WAIT_SECONDS = 1.0
@@ -78,6 +79,7 @@ class BeatParts:
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
         self.heartbeat.other_rules = lambda: self.zone_change.other_rules
         # After each claim, and between two
+        self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)
         self.edits = Edits(context)
         self.notifier = redis.notifier()

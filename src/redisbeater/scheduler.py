@@ -20,6 +20,7 @@ from redisbeater.beat.process import (
     close_within,
     complete_lines,
     complete_next_line,
+    print_wrong_setting_briefly,
 )
 from redisbeater.beat.repair import check_eviction, report_removed
 from redisbeater.beat.statics import add_cleanup, reconcile
@@ -27,7 +28,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import (
     ImproperlyConfigured,
     LockNotOwnedError,
@@ -50,6 +51,9 @@ DEFAULT_MAX_INTERVAL = 5
 
 #: A standby asks for the lock this long after it should have expired, because Redis counts in milliseconds.
 EXPIRY_MARGIN_SECONDS = 0.002
+
+#: How long beat listens between two slices of a count: others want the processor as well.
+BETWEEN_SLICES_SECONDS = 0.001
 
 #: Beat waits this long for the last answers of Redis when it ends.
 CLOSE_SECONDS = 1.5
@@ -81,7 +85,11 @@ class RedisScheduler(Scheduler):
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
         complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
-        self._context = Context.of(app)
+        try:
+            self._context = Context.of(app)
+        except ImproperlyConfigured:
+            print_wrong_setting_briefly()
+            raise
         self._sender = Sender(self)
         self._beat = BeatParts(
             self._context,
@@ -143,6 +151,8 @@ class RedisScheduler(Scheduler):
         if self.is_served:
             beat.notifier.listen()
         try:
+            if not beat.leadership.is_leader and beat.broker.must_not_lead:
+                return self._stand_by()
             if not (beat.leadership.renew() or beat.leadership.acquire(self._begin_to_lead, self._when_lock_lost())):
                 return self._stand_by()
             beat.heartbeat.lead(has_lock=bool(beat.leadership.token))
@@ -219,7 +229,7 @@ class RedisScheduler(Scheduler):
 
     def setup_schedule(self) -> None:
         """Store the static entries of the app in the schedule; called when this beat begins to lead."""
-        declared = dict(self.app.conf.beat_schedule)
+        declared = declared_entries(self.app)
         self.install_default_entries(declared)
         reconcile(self._context, declared, self.Entry)
 
@@ -314,14 +324,26 @@ class RedisScheduler(Scheduler):
         )
         if not self.is_served or not delay:
             return delay
+        until = host_seconds() + min(delay, beat.max_wait)
         with beat.passes.waiting():
-            messages = beat.notifier.wait(min(delay, beat.max_wait))
+            messages = self._count_due_runs(until) or beat.notifier.wait(max(until - host_seconds(), 0.0))
         beat.counts.count_wakeup("message" if messages else "poll")
         if messages:
             beat.edits.record(messages)
             beat.zone_change.note(messages)
             self._look_at = 0.0
         return 0.0
+
+    def _count_due_runs(self, until: float) -> set[str]:
+        """Count runs to come while beat would wait; return the messages that end the wait, which are more urgent."""
+        beat = self._beat
+        if beat.pausing.is_on:
+            beat.due_runs.drop()
+            return set()
+        messages = set[str]()
+        while not messages and beat.due_runs.step(until):
+            messages = beat.notifier.wait(BETWEEN_SLICES_SECONDS)
+        return messages
 
     # The broker
 

@@ -24,11 +24,12 @@ def _serve(sender: Service, **_: Any) -> None:
         report_unused_hooks,
         tune_process,
     )
+    from redisbeater.management.migration.django_source import moved_from
     from redisbeater.scheduler import RedisScheduler
 
     scheduler = sender.scheduler
     if not isinstance(scheduler, RedisScheduler):
-        report_other_scheduler(sender)
+        report_other_scheduler(sender, moved_from(scheduler))
         return
     report_unused_hooks(type(scheduler), RedisScheduler)
     report_redbeat_settings(scheduler.app)

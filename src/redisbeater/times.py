@@ -227,6 +227,12 @@ def _weekday(word: str) -> int | None:
 
 # Write
 
+#: A duration that one unit would round by a larger part is written in the next smaller unit: ``90 min``, not ``2 h``.
+MOST_ROUNDED = 0.05
+
+#: The most of those.
+MOST_OF_SMALLER = 99
+
 
 def duration_words(length: timedelta, *, units: int = 1) -> str:
     """Return a duration that is not negative as ``3 s``, ``33 min`` or ``1 d``; with two units as ``1 d 9 h``."""
@@ -236,6 +242,9 @@ def duration_words(length: timedelta, *, units: int = 1) -> str:
         if most is None or whole < most:
             break
         smaller, smaller_size = name, size
+    if units == 1 and size > 1 and abs(whole * size - seconds) > seconds * MOST_ROUNDED:
+        count = round(seconds / smaller_size)
+        whole, name = (count, smaller) if count <= MOST_OF_SMALLER else (whole, name)
     rest = seconds % size // smaller_size if units > 1 and size > 1 else 0
     return f"{whole:,} {name}" + (f" {rest} {smaller}" if rest else "")
 

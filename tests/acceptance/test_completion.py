@@ -43,6 +43,22 @@ def test_commands_and_their_options_are_completed(complete: Callable[..., list[s
     assert complete("list", "--sort", "la") == ["last", "late"]
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("create", "--overlap", "b"), ["buffer_one"]),
+        (("update", "report", "--coalesce", ""), ["latest", "earliest", "all"]),
+        (("create", "--on-finish", "de"), ["delete"]),
+        (("create", "--timezone", "Europe/Vie"), ["Europe/Vienna"]),
+        (("create", "report", "proj.n"), ["proj.note"]),
+        (("list", "--task", "proj.n"), ["proj.note"]),
+        (("update", "report", "--unset", "st"), ["start-at"]),
+    ],
+)
+def test_values_are_completed(complete: Callable[..., list[str]], words: tuple[str, ...], offered: list[str]) -> None:
+    assert complete(*words) == offered
+
+
 def test_names_of_entries_are_completed(complete: Callable[..., list[str]], project: Project) -> None:
     store = ScheduleStore(project.app())
     for name in ("report", "re*port", "retry", "other", "re\x1b[2J"):

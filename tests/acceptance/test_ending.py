@@ -49,6 +49,16 @@ def test_while_redis_hangs_beat_ends_within_two_seconds_with_one_line(
     assert "Traceback" not in beat.output()
 
 
+def test_a_wrong_setting_ends_beat_with_one_line(make_project: MakeProject) -> None:
+    beat = make_project(redisbeater_lock_timeout="x").beat()
+
+    assert beat.popen.wait(END_SECONDS) == 1
+
+    setting = "redisbeater_lock_timeout = 'x': expected seconds, from 1 to 3600"
+    assert beat.output().splitlines()[-1] == f"Error: beat does not start, a setting is wrong. {setting}"
+    assert "Traceback" not in beat.output()
+
+
 def test_sighup_ends_beat_as_sigterm_does(project: Project, client: redis.Redis, prefix: str) -> None:
     beat = leading(project.beat())
 

@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.postgres import postgres
 from support.project import Process
 from support.requirements import require
 from support.servers import INSTALL, Server, free_port, programs, running, stop
@@ -184,6 +186,74 @@ def test_of_two_beats_one_stands_by_and_leads_when_the_other_ends(example: Calla
     worker.says("still here")
 
 
+#: Creates two tenants, and tells the runs of the entry that have ended: id, task and how often each was started.
+OF_TENANTS = """
+import django, sys; django.setup()
+from proj import celery_app
+from proj.models import Tenant
+from proj.tasks import report
+from redisbeater import Run, ScheduleStore
+store = ScheduleStore(celery_app)
+
+def create():
+    for name in ("anna", "bert"):
+        Tenant.objects.create(schema_name=name)
+
+def disable():
+    store.disable("reports")
+    for run in store.history("reports", 100):
+        if isinstance(run, Run):
+            print(run.id, run.task, run.state, run.starts)
+
+def count():
+    print(store.run_counts("reports").success)
+
+def again(run_id, schema):
+    headers = {"periodic_task_name": "reports", "redisbeater_attempt": 1}
+    report.apply_async([schema], task_id=run_id, headers=headers)
+    store.trigger("reports")
+
+globals()[sys.argv[1]](*sys.argv[2:])
+"""
+
+
+@pytest.mark.needs("postgres")
+def test_one_entry_has_one_run_for_each_tenant_and_each_counts(example: Callable[[str], Example]) -> None:
+    tenants = example("tenants")
+    with postgres() as environment:
+        tenants.environment |= {**environment, "DJANGO_SETTINGS_MODULE": "proj.settings"}
+        tenants.run(sys.executable, "-m", "django", "migrate_schemas", "--shared", "--run-syncdb", "-v", "0")
+
+        def ask(*words: str) -> str:
+            return tenants.run(sys.executable, "-c", OF_TENANTS, *words)
+
+        ask("create")
+        worker, beat = tenants.worker(), tenants.beat()
+        for schema in ("anna", "bert"):
+            worker.says(f"report of {schema}")
+        runs = wait_until(lambda: _ended(ask("disable")), "the runs to end")
+        beat.end()
+        printed = worker.log.read_text().count("report of anna")
+        ids = [line[0] for line in runs if line[1] == "proj.tasks.report"]
+        [fan_out] = [line[0] for line in runs if line[1] == "proj.tasks.for_each_tenant"][-1:]
+        ask("again", str(uuid.uuid5(uuid.UUID(fan_out), "anna")), "anna")
+        wait_until(lambda: worker.log.read_text().count("report of anna") > printed, "the run that was triggered")
+        last = wait_until(lambda: _ended(ask("disable")), "the last runs to end")
+        counted = int(ask("count"))
+        tenants.end()
+
+    assert len(set(ids)) == len(ids) == 2 * sum(line[1] == "proj.tasks.for_each_tenant" for line in runs)
+    assert {line[3] for line in last} == {"1"}, "each was started once"
+    assert counted == len(last)
+    assert worker.log.read_text().count("report of anna") == printed + 1, "the one that came twice ran once"
+
+
+def _ended(text: str) -> list[list[str]]:
+    """Return the lines about runs, the newest first, once all of them have ended."""
+    runs = [line.split() for line in text.splitlines()]
+    return runs if runs and all(run[2] == "SUCCESS" for run in runs) else []
+
+
 @pytest.mark.parametrize("client", ["redis-cli", "redis-py"])
 def test_an_entry_that_a_shell_writes_runs(
     example: Callable[[str], Example], own_server: Server, tmp_path: Path, client: str
@@ -199,7 +269,18 @@ def test_an_entry_that_a_shell_writes_runs(
     assert json.loads(meta)["total_run_count"] >= 1
 
 
-@pytest.mark.parametrize("name", ["script", "fastapi", "several_beats"])
+def test_a_user_adds_a_schedule_and_the_agent_wakes(example: Callable[[str], Example]) -> None:
+    agents = example("agents")
+    worker, beat = agents.worker(), agents.beat("-S", "redisbeater")
+    beat.says("leading as")
+
+    program = "import schedules as s; print(s.add(4, '0 9 * * *', 'UTC', 7).name); s.store.trigger('user/4/1')"
+    assert agents.run(sys.executable, "-c", program) == "user/4/1\n"
+    worker.says("user 4: prompt 7")
+    assert agents.run(sys.executable, "-c", "import schedules as s; s.leave(4); print(s.mine(4))") == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["script", "fastapi", "several_beats", "agents"])
 def test_the_tests_that_stand_in_an_example_pass(example: Callable[[str], Example], name: str) -> None:
     project = example(name)
 

@@ -85,10 +85,13 @@ def test_the_lines_enable_the_tasks_of_django_that_were_disabled_and_delete_what
     project.add_source('\napp.main = "shop"  # it is not what -A says\n')
     fill = "python -m django migrate --verbosity 0 && python -m django shell < rows.py"
     run(project, fill, DJANGO_SETTINGS_MODULE="site_settings")
-    store = ScheduleStore(project.app())
+    store, broker = ScheduleStore(project.app()), project.server.url(BROKER_DB)
 
     lines = lines_to_paste(run(project, "celery -A proj redisbeater import django-celery-beat --yes --disable-source"))
     moved = (set(store.names()), enabled_in_django(project))
+    (project.folder / "plain.py").write_text(f"{DJANGO}\nfrom celery import Celery; app = Celery(broker={broker!r})\n")
+    plain = project.celery("-A", "plain", "beat", "-S", "django")  # an app without settings of redisbeater
+    plain.says("nor do 2 tasks that were moved there and are disabled here: feed, it's a ")
     for line in lines:
         run(project, line)
 

@@ -76,6 +76,14 @@ def test_marked_blocks_are_few_and_say_why() -> None:
     assert [path for path in tests if not (ROOT / path).is_file()] == []
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("recipe-*.rst")), ids=lambda page: page.stem)
+def test_a_recipe_is_short(page: Path) -> None:
+    """Without blocks and tables it has 400 words at most."""
+    prose = re.sub(r"^( *)\.\. .*\n(?:\1 +.*\n|\n)*", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert 100 < len(prose.split()) <= 400
+
+
 def _python(site: Site, block: Block) -> None:
     if name := block.marks.get("file"):
         site.save(name, block.text)
@@ -116,9 +124,17 @@ def _read(site: Site, block: Block) -> None:
             data = {name: dict(section) for name, section in data.items()}
     if name := block.marks.get("file"):
         site.save(name, block.text)
-    for command in re.findall(r"celery -A \w+ [^\n\"']*", _texts(data)):
-        if "$" not in command and "redisbeater" not in command.split()[3:4]:
+    for command in _steps(data) or re.findall(r"celery -A \w+ [^\n\"']*", _texts(data)):
+        if "$(" not in command:
             check(command)
+
+
+def _steps(data: Any) -> list[str]:
+    """Return the commands of a workflow of a forge; none, if it is another file."""
+    workflows = [each for each in data if isinstance(each, dict) and "jobs" in each] if isinstance(data, list) else []
+    steps = [step for each in workflows for job in each["jobs"].values() for step in job["steps"]]
+    assert all(("run" in step) != ("uses" in step) for step in steps), "a step runs or uses something"
+    return [line for step in steps for line in step.get("run", "").splitlines()]
 
 
 def _texts(data: Any) -> str:

@@ -86,7 +86,7 @@ EFFECTS = {
         """
         3 True
         None
-        Error: $.weight: expected a whole number, at least 1, or None, got 0
+        Error: --weight: expected a whole number, at least 1, or None, got 0
         """,
     ),
     "A state of a run": (
@@ -133,7 +133,7 @@ EFFECTS = {
         """
         at each full moon
         1 True
-        Error: $.schedule.phase: expected new or full, got 'half'
+        Error: --phase: expected new or full, got 'half'
         """,
     ),
     "A verb that changes entries or runs by name": (

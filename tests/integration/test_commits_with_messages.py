@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,14 +13,19 @@ import pytest
 import redis
 from celery import Celery
 from due import save_due, stored
+from edit_ledger import ServerClock, scripts_by_the_clock_at
+from run_site import LEASE, QUEUE, TRACKED, RunSite
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
 
 from redisbeater import ScheduleStore, StoreError
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
+from redisbeater.model.meta import Score
+from redisbeater.model.run import State
 from redisbeater.store import Claim
 from redisbeater.store.claim import Commitment, CommitResult
+from redisbeater.store.connection import load_script
 from redisbeater.store.schedule import Proof
 
 pytestmark = pytest.mark.one_server
@@ -205,7 +212,7 @@ def test_a_right_that_is_missing_behind_the_message_costs_the_record_and_not_a_s
     assert sorted(flight.messages) == ["ends", "goes-on"]
 
 
-@pytest.mark.parametrize("command", ["hset", "hdel", "zadd", "del", "zscore"])
+@pytest.mark.parametrize("command", ["hset", "hdel", "zadd", "del", "zscore", "time"])
 def test_without_a_right_that_the_claim_needs_no_message_is_put_in(
     make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, command: str
 ) -> None:
@@ -221,6 +228,39 @@ def test_without_a_right_that_the_claim_needs_no_message_is_put_in(
         client.execute_command("ACL", "DELUSER", "beat")
 
     assert flight.messages == []
+
+
+@pytest.mark.parametrize("is_tracking", [False, True], ids=["untracked", "tracked"])
+def test_whichever_right_is_taken_away_meanwhile_no_message_is_put_in_twice(
+    make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, is_tracking: bool
+) -> None:
+    url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+    text = load_script("commit", with_runs=is_tracking).text
+    commands = {*re.findall(r"(?:call|try)\('([A-Z]+)'", text)}
+    assert {"TIME", "HSET", "LTRIM", "SELECT"} <= commands
+    try:
+        for command in sorted(commands):
+            client.execute_command("ACL", "SETUSER", "beat", "reset", "on", ">secret", "~*", "&*", "+@all")
+            app = make_app(redisbeater_redis_url=url, redisbeater_track_runs=is_tracking)
+            names = [f"{command}-{what}" for what in ("deleted", "ends", "goes-on", "kept")]
+            for name, fields in zip(names, ({"max_runs": 1, "on_finish": "delete"}, {"max_runs": 1}, {}, {})):
+                save_due(app, name, every=86_400.0, **fields)
+            flight = claimed(app, broker)
+            commitments = [flight.commitment(name, ("RPUSH", "q", name)) for name in names[:3]]
+            commitments.append(kept(flight, names[3], ("RPUSH", "q", names[3])))
+
+            client.execute_command("ACL", "SETUSER", "beat", f"-{command}")
+            for is_retry in (False, True):
+                with suppress(StoreError):
+                    flight.commit(*commitments, is_retry=is_retry)
+            client.execute_command("ACL", "SETUSER", "beat", f"+{command}")
+            result = flight.commit(*commitments, is_retry=True)
+
+            assert (result.unwritten, result.fenced) == (set(), []), command
+            assert sorted(broker.lpop("q", 100) or []) == names
+            ScheduleStore(app).delete_many(names)
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
 
 
 def test_a_key_without_rights_is_refused_for_its_entry_alone(
@@ -269,6 +309,14 @@ def test_a_message_of_ten_megabytes_is_put_in(app: Celery, broker: redis.Redis) 
 # An entry with more runs stays claimed between its commits
 
 
+def kept(flight: Flight, name: str, *commands: tuple[str, ...]) -> Commitment:
+    """Return a commitment of the first run of an entry, behind which others follow a second later each."""
+    commitment = flight.commitment(name, *commands, keeps_claim=True)
+    next_time = flight.jobs[name].claimed.fire_time + timedelta(seconds=1)
+    assert commitment.next is not None
+    return commitment._replace(next=commitment.next._replace(fire_time=next_time, look_at=next_time))
+
+
 def test_an_entry_with_more_runs_stays_claimed_for_them(app: Celery, broker: redis.Redis, client: redis.Redis) -> None:
     flight = mark_in_flight(app, broker, "a")
     key, schedule = Context.of(app).redis.keys.entry("a"), Context.of(app).redis.keys.schedule
@@ -289,7 +337,7 @@ def test_an_entry_with_more_runs_stays_claimed_for_them(app: Celery, broker: red
     assert flight.messages == ["a"]
     # the next commit needs that claim, and an unchanged entry
     assert flight.commit(flight.commitment("a")).fenced == ["a"]
-    entry = flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[1])
+    entry = flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[-1])
     last = flight.commitment("a", ("LPUSH", "q", "second"))
     last = last._replace(entry=entry)
     assert flight.commit(last) == CommitResult(fenced=[], changed={})
@@ -297,6 +345,22 @@ def test_an_entry_with_more_runs_stays_claimed_for_them(app: Celery, broker: red
     assert client.hget(key, "claim") is None
     assert flight.commit(last, is_retry=True) == CommitResult(fenced=[], changed={})
     assert flight.messages == ["a", "second"]
+
+
+def test_a_commit_that_is_repeated_is_known_again_though_it_has_counted_nothing(
+    app: Celery, broker: redis.Redis
+) -> None:
+    flight = mark_in_flight(app, broker, "a")
+    second_time = flight.jobs["a"].claimed.fire_time + timedelta(seconds=2)
+    first = kept(flight, "a")._replace(meta="", recorded_run="")
+    claim = flight.commit(first).kept["a"]
+    entry = flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[-1])
+    second = first._replace(entry=entry, next=Score(fire_time=second_time, look_at=second_time))
+
+    for is_retry in (False, True):
+        flight.commit(second, is_retry=is_retry)
+
+    assert flight.messages == ["a", "a"]
 
 
 def test_an_edit_between_two_commits_of_a_claim_is_noticed(app: Celery, broker: redis.Redis) -> None:
@@ -307,7 +371,52 @@ def test_an_edit_between_two_commits_of_a_claim_is_noticed(app: Celery, broker: 
     claim = flight.commit(first).kept["a"]
     ScheduleStore(app).update("a", args=[1])
 
-    last = flight.commitment("a")._replace(entry=flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[1]))
+    last = flight.commitment("a")._replace(entry=flight.jobs["a"].claimed._replace(claim=claim, seen=claim.split()[-1]))
 
     assert list(flight.commit(last).changed) == ["a"]
     assert flight.messages == ["a"]
+
+
+# Runs that are sent again
+
+#: The commands of the script, by any of which the user of beat may be kept from the records of runs.
+COMMANDS = sorted({*re.findall(r"(?:call|try)\('([A-Z]+)'", load_script("commit", with_runs=True).text)} - {"TIME"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_whichever_right_is_missing_a_run_that_waited_is_put_in_once(
+    make_app: MakeApp, broker: redis.Redis, client: redis.Redis, server: Server, prefix: str, command: str
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "reset", "on", ">secret", "~*", "&*", "+@all")
+    url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+    try:
+        with scripts_by_the_clock_at(client, f"{prefix}clock"):
+            site = RunSite(
+                make_app(**TRACKED, redisbeater_redis_url=url), client, ServerClock(client, f"{prefix}clock")
+            )
+            for name in ("report", "other"):
+                site.create(name)
+                site.send(f"first-{name}", name)
+            site.send("waiting", "other", state=State.BUFFERED)
+            site.start("first-other", name="other")
+            site.finish("first-other", name="other")
+            site.clock.go_on(QUEUE + 1)
+            site.lose_overdue(requeue_in=0)
+
+            for right in (f"-{command}", f"-{command}", "+@all"):
+                send_again(site, right)
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert sorted(broker.lrange("q", 0, -1)) == ["first-report", "waiting"]
+
+
+def send_again(site: RunSite, right: str) -> None:
+    """Send what is due to be sent again, with one right more or less for its commit, until its lease has ended."""
+    claim, taken = site.claim(), site.runs.take(token="", taken="taken")
+    messages = {run.id: ("taken", [("RPUSH", "q", run.id)]) for run in taken}
+    site.client.execute_command("ACL", "SETUSER", "beat", right)
+    with suppress(StoreError):
+        site.store.commit(claim, (), taken, messages=messages, proof=PROOF)
+    site.client.execute_command("ACL", "SETUSER", "beat", "+@all")
+    site.clock.go_on(LEASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,7 @@ from redisbeater import (
     rrule,
 )
 from redisbeater.cli import redisbeater
+from redisbeater.runs import OnceTask
 from redisbeater.schedules import next_fire_time
 
 pytestmark = pytest.mark.one_server
@@ -132,22 +134,28 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((), "$.schedule: is missing; expected one of --every, --cron"),
-        (("--every", "x"), "$.schedule.every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
-        (("--every", "0"), "$.schedule.every: expected a duration above 0, got '0'"),
-        (("--every", "5", "--at", "now"), "$.schedule: expected only one of --every, --at"),
-        (("--cron", "61 * * * *"), "$.schedule.minute: '61' is out of range"),
-        (("--at", "soon"), "$.schedule.at: 'soon': expected a time such as"),
-        (("--solar", "sunset"), "$.schedule.solar: expected an event, latitude and longitude such as"),
-        (("--solar", "sunzet,1,2"), "$.schedule: solar: "),
-        (("--rrule", "FREQ=NEVER"), "$.schedule.rrule: "),
-        ((*CRON, "--timezone", "Europe/Wien"), "$.timezone: unknown time zone 'Europe/Wien'"),
-        ((*CRON, "--args", "{"), '$.args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
+        ((), "schedule: is missing; expected one of --every, --cron"),
+        (("--every", "x"), "--every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
+        (("--every", "0"), "--every: expected a duration above 0, got '0'"),
+        (("--every", "5", "--at", "now"), "--every, --at: expected only one of --every, --at"),
+        (("--cron", "61 * * * *"), "--cron minute: '61' is out of range"),
+        (("--at", "soon"), "--at: 'soon': expected a time such as"),
+        (("--solar", "sunset"), "--solar: expected an event, latitude and longitude such as"),
+        (("--solar", "sunzet,1,2"), "--solar: solar: "),
+        (("--rrule", "FREQ=NEVER"), "--rrule: "),
+        ((*CRON, "--timezone", "Europe/Wien"), "--timezone: unknown time zone 'Europe/Wien'"),
+        ((*CRON, "--args", "{"), '--args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
         ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
-        ((*CRON, "--options", '{"quue": "x"}'), "$.options.quue: "),
-        ((*CRON, "--max-runs", "many"), "$.max_runs: expected a whole number, got 'many'"),
-        ((*CRON, "--on-finish", "retain"), "$.on_finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
-        ((*CRON, "--end-at", "2020-01-01"), "$.end_at: "),
+        ((*CRON, "--options", '{"quue": "x"}'), "--options quue: "),
+        ((*CRON, "--max-runs", "many"), "--max-runs: expected a whole number, got 'many'"),
+        ((*CRON, "--on-finish", "retain"), "--on-finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
+        ((*CRON, "--end-at", "2020-01-01"), "--end-at: 2020-01-01T00:00:00+01:00 has passed; "),
+        (("--every", "1h", "--end-at", "+2s"), "--end-at: "),
+        ((*CRON, "--args", '"x"'), '--args: expected a JSON list, got \'"x"\'. For one argument write ["x"]'),
+        ((*CRON, "--kwargs", "[1]"), "--kwargs: expected a JSON object, got '[1]'. Write an object, such as {"),
+        ((*CRON, "--grace", "0.1s"), "--grace: expected seconds or a timedelta, from 1 to"),
+        ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
+        (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 has passed, "),
         ((*CRON, "--json-file", "a.json"), "--json-file has the whole definition; "),
     ],
 )
@@ -169,7 +177,10 @@ def test_an_entry_is_created_once(run: Callable[..., Result], store: ScheduleSto
     kept_as_json = run("create", "a", "shop.report", "--every", "20s", "--if-missing", "--json")
     new_as_json = run("create", "b", "shop.report", "--every", "20s", "--if-missing", "--json")
 
-    assert (again.exit_code, again.stderr) == (2, "Error: an entry named 'a' exists in the schedule\n")
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "Error: an entry named 'a' exists in the schedule; update changes it, create --if-missing leaves it as it is\n",
+    )
     assert (kept.exit_code, kept.stdout) == (0, "a: exists, left as it is\n")
     assert json.loads(kept_as_json.stdout) == {"name": "a", "dry_run": False, "created": False}
     assert json.loads(new_as_json.stdout)["created"]
@@ -243,6 +254,51 @@ def test_arguments_that_celery_does_not_check_are_not_checked(
     def send(to: str) -> None: ...
 
     assert run("create", "a", "shop.send", "--every", "10s").stderr == ""
+
+
+def test_once_without_its_class_of_tasks_is_a_warning(make_app: Callable[..., Celery]) -> None:
+    app = make_app("shop", redisbeater_track_runs=True)
+
+    @app.task(name="shop.report", shared=False)
+    def report() -> None: ...
+
+    @app.task(name="shop.bill", shared=False, base=OnceTask)
+    def bill() -> None: ...
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
+
+    warned = run("create", "a", "shop.report", "--every", "1h", "--once", "--dry-run")
+    created = run("create", "b", "shop.bill", "--every", "1h", "--once")
+    changed = run("update", "b", "--task", "shop.report")
+    [finding] = [each for each in ScheduleStore(app).lint() if each.rule == "no-once-task"]
+
+    problem = "once has no effect: the class of shop.report is not OnceTask; declare it with base=OnceTask"
+    assert (warned.exit_code, warned.stderr) == (0, f"Warning: {problem}\n")
+    assert (created.stderr, changed.stderr) == ("", f"Warning: {problem}\n")
+    assert (finding.name, finding.text) == ("b", problem)
+    assert problem in [each.text for each in ScheduleStore(app).why("b").evidence]
+
+
+@pytest.mark.parametrize("verb", [("create", "b", "shop.report"), ("update", "a"), ("copy", "a", "b")])
+def test_a_time_that_has_passed_is_meant_only_with_a_yes(
+    run: Callable[..., Result], store: ScheduleStore, verb: tuple[str, ...]
+) -> None:
+    store.create("a", "shop.report", 3600)
+    given = (*verb, "--at", "2020-01-01T09:00")
+
+    refused = run(*given)
+
+    assert (refused.exit_code, refused.stderr.startswith("Error: --at: Wed 1 Jan 2020 has passed, ")) == (2, True)
+    assert [list(store.names()), store.definition("a")["schedule"]["__type__"]] == [["a"], "interval"]
+    assert run(*given, "--dry-run").exit_code == 0
+    assert (run(*given, "--yes").exit_code, run("create", "now", "shop.report", "--at", "now").exit_code) == (0, 0)
+
+
+def test_the_preview_of_a_jittered_entry_says_when_its_runs_are_sent(run: Callable[..., Result]) -> None:
+    lines = run("create", "a", "shop.report", "--every", "1h", "--jitter", "30s").stdout.splitlines()
+
+    assert all(re.search(r"   in \d+ \w+   sent [\d.]+ s later$", line) for line in lines[2:])
 
 
 # update
@@ -323,11 +379,11 @@ def test_a_grace_without_an_end_is_a_change(run: Callable[..., Result], store: S
     ("arguments", "error"),
     [
         ((), "nothing to change; "),
-        (("--unset", "quue"), "$.quue: is not a field that can be unset; did you mean 'queue'?"),
-        (("--unset", "schedule"), "$.schedule: cannot be unset; "),
-        (("--unset", "queue", "--queue", "q"), "$.queue: is set and unset at once"),
-        (("--priority", "high"), "$.options.priority: expected a whole number, got 'high'"),
-        (("--jitter", "-1"), "$.jitter: '-1': expected a duration such as"),
+        (("--unset", "quue"), "--unset quue: is not a field that can be unset; did you mean 'queue'?"),
+        (("--unset", "schedule"), "--unset schedule: cannot be unset; "),
+        (("--unset", "queue", "--queue", "q"), "--unset queue: is set at once"),
+        (("--priority", "high"), "--priority: expected a whole number, got 'high'"),
+        (("--jitter", "-1"), "--jitter: '-1': expected a duration such as"),
     ],
 )
 def test_an_update_that_cannot_be_read_writes_nothing(
@@ -347,9 +403,9 @@ def test_all_that_is_wrong_is_printed_at_once(run: Callable[..., Result], store:
 
     assert (result.exit_code, store.count()) == (2, 0)
     assert [line.partition(":")[::2] for line in result.stderr.splitlines()] == [
-        ("Error", ' $.args: not valid JSON. Write a list, such as ["orders"]'),
-        ("Error", " $.max_runs: expected a whole number of runs, at least 1, or None, got 0"),
-        ("Error", " $.schedule.every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
+        ("Error", ' --args: not valid JSON. Write a list, such as ["orders"]'),
+        ("Error", " --max-runs: expected a whole number of runs, at least 1, or None, got 0"),
+        ("Error", " --every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
     ]
 
 
@@ -454,6 +510,7 @@ def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStor
         ("[]", "$: expected an object, got list"),
         ('{"name": "a"}', "$.task: is missing"),
         ('{"task": "shop.report"}', "$.name: is missing"),
+        ('{"name": 1, "task": "shop.report"}', "$.name: expected a text, got 1"),
         (
             '{"name": "a", "task": "t", "schedulee": 5}',
             "$.schedulee: is not a field of an entry; did you mean 'schedule'?",
@@ -470,7 +527,7 @@ def test_a_file_that_cannot_be_read_writes_nothing(
     result = run("create", "--json-file", str(tmp_path / "a.json"))
 
     assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
-    assert result.stderr.startswith(f"Error: {error}")
+    assert result.stderr.startswith(f"Error: {tmp_path / 'a.json'}: {error}")
 
 
 def test_the_name_of_a_file_that_cannot_be_read_is_shown_with_escapes(run: Callable[..., Result]) -> None:

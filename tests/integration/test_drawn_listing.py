@@ -78,9 +78,9 @@ def test_the_listing_is_drawn_for_people(run: Callable[..., Result], write: Call
     assert lines == [
         "now Sat 21 Nov 23:31:07 Europe/Vienna|6 entries, 1 disabled, 1 broken, 1 late, no beat leads",
         "NAME|STATE|NEXT|IN|LAST|RUNS|SCHEDULE|TASK",
-        "price feed|enabled|Sat 23:30:00|1 min late|33 min ago|2,003|every minute|shop.tasks.prices",
+        "price feed|enabled|Sat 23:30:00|67 s late|33 min ago|2,003|every minute|shop.tasks.prices",
         "mail digest|enabled|Sat 23:31:10|3 s|7 s ago|88,120|every 10 seconds|shop.tasks.digest",
-        "tokyo|enabled|Mon 09:00:00 JST|1 d|-|0|at 09:00 on Monday to Friday, Asia/Tokyo|shop.tasks.digest",
+        "tokyo|enabled|Mon 09:00:00 JST|25 h|-|0|at 09:00 on Monday to Friday, Asia/Tokyo|shop.tasks.digest",
         "report|enabled|Mon 09:00:00|1 d|Fri 09:00|318|at 09:00 on Monday to Friday|shop.tasks.digest",
         "invoices|disabled|-|-|3 Nov|12|every 10 seconds|shop.tasks.digest",
         "odd|broken|-|-|-|0|$.task: expected a task or its name, got 5|-",
@@ -192,7 +192,7 @@ def test_upcoming_marks_what_is_overdue(run: Callable[..., Result], vienna: Cele
     [header, line] = run("upcoming", "late", "--now", NOW).stdout.splitlines()
 
     assert header.split() == ["FIRE", "TIME", "(UTC)", "LOCAL", "IN", "NOTE"]
-    assert re.sub(r" {2,}", "|", line) == ("2026-11-20 08:00:00|Fri 20 Nov 2026 09:00:00 CET|2 d ago|overdue")
+    assert re.sub(r" {2,}", "|", line) == ("2026-11-20 08:00:00|Fri 20 Nov 2026 09:00:00 CET|39 h ago|overdue")
 
 
 def test_a_time_that_is_none_is_refused(run: Callable[..., Result], write: Callable[..., None]) -> None:
@@ -233,7 +233,7 @@ def test_a_filter_selects_many_and_needs_a_yes(run: Callable[..., Result], vienn
     assert refused.stderr.endswith(" and 2 more; pass --yes to do it\n")
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 7)
     assert [entry.name for entry in ScheduleStore(vienna).list(enabled=True)] == ["other"]
-    assert run("delete", "--task", "proj.other").stdout == "other: deleted\n"
+    assert run("delete", "--task", "proj.other").stdout == "other: deleted; restore undoes that\n"
     assert run("delete", "--task", "proj.other").exit_code == 2
     assert run("delete").exit_code == 2
     assert run("delete", "x", "--all").exit_code == 2

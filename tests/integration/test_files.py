@@ -297,6 +297,22 @@ def test_ctrl_c_says_what_was_done(
     assert 0 < store.count() < 2000
 
 
+def test_what_was_deleted_can_be_restored(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str], client: redis.Redis, prefix: str
+) -> None:
+    run("apply", file({"report": REPORT}), "--yes")
+    store.update("report", description="by hand")
+    run("apply", file({}), "--yes")
+
+    restored = run("restore", "report")
+
+    assert (restored.exit_code, restored.stdout) == (0, "report: restored\n")
+    assert (store.get("report").description, list(store.deleted())) == ("by hand", [])
+    assert not client.exists(f"{prefix}:statics")  # it belongs to a file, not to code
+    run("apply", file({}), "--yes")
+    assert list(store.names()) == []
+
+
 def test_several_deletions_are_confirmed(
     run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
 ) -> None:

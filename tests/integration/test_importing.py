@@ -14,7 +14,9 @@ import celery.utils.time
 import pytest
 import redis
 from celery import Celery
+from celery.beat import Service
 from celery.schedules import crontab, schedule, solar
+from celery.signals import beat_init
 from click.testing import CliRunner, Result
 from django.test import override_settings
 from redbeat import RedBeatSchedulerEntry
@@ -447,6 +449,90 @@ def test_all_columns_of_a_periodic_task_move(app: Celery, run: Callable[..., Res
     assert tasks.PeriodicTask.objects.filter(enabled=True).values_list("name", flat=True).get() == "odd"
     enable = "then: celery -A proj redisbeater import django-celery-beat --enable-source -- all ends sun"
     assert result.stdout.splitlines()[-1] == enable
+    assert "still enabled in django-celery-beat, where only its own beat runs them: odd\n" in result.stdout
+
+
+def test_what_is_refused_and_disabled_there_is_not_called_enabled(run: Callable[..., Result], tasks: Any) -> None:
+    minutes = tasks.IntervalSchedule.objects.create(every=5, period="minutes")
+    task(tasks, "good", interval=minutes)
+    task(tasks, "odd", interval=minutes, args="{", enabled=False)
+    task(tasks, "odder", interval=minutes, args="{")
+
+    moved = json.loads(run("django-celery-beat", "--yes", "--disable-source", "--json").stdout)
+    repeated = json.loads(run("django-celery-beat", "--yes", "--disable-source", "--json").stdout)
+
+    assert moved["still_enabled"] == ["odder"]
+    assert repeated["still_enabled"] == [], "nothing was imported, and nothing disabled"
+
+
+def test_a_moved_row_says_so_until_it_is_enabled_again(app: Celery, run: Callable[..., Result], tasks: Any) -> None:
+    minutes = tasks.IntervalSchedule.objects.create(every=5, period="minutes")
+    texts = {"none": "", "some": "for the board"}
+    for name, text in texts.items():
+        task(tasks, name, interval=minutes, description=text)
+
+    def descriptions() -> dict[str, str]:
+        return dict(tasks.PeriodicTask.objects.values_list("name", "description"))
+
+    run("django-celery-beat", "--yes", "--disable-source")
+    moved = {name: text.strip() for name, text in descriptions().items()}
+    for name, text in moved.items():
+        tasks.PeriodicTask.objects.filter(name=name).update(description=text)  # as the form of the admin saves it
+    for name in texts:
+        ScheduleStore(app).delete(name)
+    run("django-celery-beat", "--yes")
+    imported = {name: ScheduleStore(app).get(name).description for name in texts}
+    run("django-celery-beat", "--enable-source", "--", *texts)
+
+    assert moved == {"none": "[moved to redisbeater]", "some": "[moved to redisbeater] for the board"}
+    assert imported == texts
+    assert descriptions() == texts
+
+
+@pytest.mark.parametrize("has_settings", [True, False], ids=["with settings of ours", "without"])
+def test_a_beat_of_django_whose_rows_were_moved_is_warned_of(
+    app: Celery, run: Callable[..., Result], tasks: Any, caplog: pytest.LogCaptureFixture, has_settings: bool
+) -> None:
+    from django_celery_beat.schedulers import DatabaseScheduler
+
+    minutes = tasks.IntervalSchedule.objects.create(every=5, period="minutes")
+    for number in range(6):
+        task(tasks, f"job {number}", interval=minutes)
+    task(tasks, "off", interval=minutes, enabled=False)
+    service = Service(app if has_settings else Celery("proj", set_as_current=False))
+    service.scheduler = DatabaseScheduler(service.app, lazy=True)
+
+    def lines() -> list[str]:
+        caplog.clear()
+        beat_init.send(sender=service)
+        return [record.getMessage() for record in caplog.records if record.name.startswith("redisbeater")]
+
+    before = lines()
+    run("django-celery-beat", "--yes", "--disable-source")
+    moved = lines()
+    run("django-celery-beat", "--enable-source", "--", *(f"job {number}" for number in range(6)))
+    undone = lines()
+
+    assert moved == [
+        "this beat runs django_celery_beat.schedulers.DatabaseScheduler, so no entry of redisbeater runs, nor do 6 "
+        "tasks that were moved there and are disabled here: job 0, job 1, job 2, job 3, job 4, ...; write -S "
+        "redisbeater, or for the beat of a worker --scheduler redisbeater"
+    ]
+    assert len(before) == len(undone) == has_settings, "the line of any other scheduler"
+
+
+def test_a_beat_of_django_without_its_tables_is_not_warned_of(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from django_celery_beat.schedulers import DatabaseScheduler
+
+    service = Service(Celery("proj", set_as_current=False))
+    service.scheduler = DatabaseScheduler(service.app, lazy=True)
+    monkeypatch.setattr(tasks.PeriodicTask._meta, "db_table", "gone")
+
+    beat_init.send(sender=service)
+
+    assert [record for record in caplog.records if record.name.startswith("redisbeater")] == []
 
 
 def test_what_is_over_and_what_the_code_declares_is_left_out(

@@ -171,17 +171,43 @@ def test_arguments_that_a_task_does_not_take_are_found(
     assert run("--file", str(path), "--json").stdout == run("--json").stdout
 
 
-def test_hints_count_if_strict(
-    run: Callable[..., Result], make_app: Callable[..., Celery], client: redis.Redis
+@pytest.mark.parametrize("settings", [{}, {"redbeat_key_prefix": "redbeat:"}], ids=["its default", "its setting"])
+def test_what_redbeat_cannot_read_is_an_error_below_its_prefix(
+    run: Callable[..., Result], make_app: Callable[..., Celery], client: redis.Redis, settings: dict[str, str]
 ) -> None:
-    app = make_app("shop", redisbeater_key_prefix="redbeat:")
+    app = make_app("shop", redisbeater_key_prefix="redbeat:", **settings)
     RedisScheduleEntry("plain", "t", 60, app=app).save()
     RedisScheduleEntry("rich", "t", cron("0 18 * * friL"), jitter=5, timezone="UTC", app=app).save()
 
-    lax, strict = run(app=app), run("--strict", app=app)
+    result = run(app=app)
     client.delete("redbeat::schedule", "redbeat:plain", "redbeat:rich", *client.keys("redbeat::*"))
 
-    assert lax.stdout == "hint  no-redbeat  rich  RedBeat cannot read jitter, timezone, schedule cron\n"
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "error  no-redbeat  rich  RedBeat cannot read jitter, timezone, schedule cron, and may stop at it: delete it "
+        "before you go back\n",
+    )
+
+
+def test_the_prefix_of_redbeat_is_the_one_of_its_setting(
+    run: Callable[..., Result], vienna: Celery, prefix: str
+) -> None:
+    RedisScheduleEntry("rich", "t", 60, jitter=5, app=vienna).save()
+
+    before = run("--json")
+    vienna.conf.redbeat_key_prefix = prefix
+    after = run("--json")
+
+    assert found(before) == []
+    assert found(after) == [("no-redbeat", "error", "rich")]
+
+
+def test_hints_count_if_strict(run: Callable[..., Result], vienna: Celery) -> None:
+    RedisScheduleEntry("hourly", "t", 3600, app=vienna).save()
+
+    lax, strict = run("--sentry"), run("--sentry", "--strict")
+
+    assert lax.stdout.startswith("hint  sentry-interval  hourly  ")
     assert (lax.exit_code, strict.exit_code) == (0, 1)
 
 

@@ -124,7 +124,7 @@ def test_the_line_of_an_edit_has_the_next_run_in_the_zone_of_the_schedule_and_no
         [planned] = changes_as_dict(store.plan(store.export(), owner="ops", adopt=True), context)["entries"]
 
     assert "entry 'report' changed: args; next run 2026-05-03T07:00:00+00:00" in caplog.messages
-    assert "entry 'report' edited, next run 2026-05-03T07:00:00+00:00" in caplog.messages
+    assert "entry 'report' created or changed, next run 2026-05-03T07:00:00+00:00" in caplog.messages
     assert planned["next_before"] == "2026-05-03T07:00:00+00:00"
 
 
@@ -173,8 +173,8 @@ def test_beat_logs_what_it_hears_of_edits(
     lines = beats_lines(caplog, served, 3)
 
     assert sorted(lines) == [
-        f"entry 'a' edited, next run {due_at.isoformat()}",
-        "entry 'b' edited, it is disabled",
+        f"entry 'a' created or changed, next run {due_at.isoformat()}",
+        "entry 'b' created or changed, it is disabled",
         "entry 'c' is deleted",
     ]
 
@@ -191,8 +191,8 @@ def test_many_edits_are_few_lines(
     lines = beats_lines(caplog, served, 5)
 
     assert len(lines) <= 10
-    assert any(re.search(r"^\d+ more entries edited or deleted: 'e\d\d', ", line) for line in lines)
-    assert "several entries edited or deleted together" in lines or len(lines) < 5
+    assert any(re.search(r"^\d+ more entries created, changed or deleted: 'e\d\d', ", line) for line in lines)
+    assert "several entries created, changed or deleted together" in lines or len(lines) < 5
 
 
 def test_without_edits_beat_reads_nothing_for_the_log(

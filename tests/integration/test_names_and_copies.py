@@ -282,7 +282,7 @@ def test_an_entry_whose_name_is_too_long_is_disabled_deleted_and_renamed_and_all
     renamed, deleted = run("rename", long, "short"), run("delete", other)
 
     assert [result.exit_code for result in refused] == [2] * 5
-    assert all("$.name: expected at most 512 bytes, got 513: 'xxx" in result.stderr for result in refused)
+    assert all("NAME: expected at most 512 bytes, got 513: 'xxx" in result.stderr for result in refused)
     assert all(advice in result.stderr for result in refused)
     assert (disabled.exit_code, renamed.exit_code, deleted.exit_code) == (0, 0, 0)
     assert set(store.names()) == {"short"}

@@ -25,6 +25,7 @@ from redisbeater.beat.heartbeat import PERIOD_SECONDS
 from redisbeater.broker import connection
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
+from redisbeater.store.keys import LOCK_RELEASED
 
 pytestmark = [
     pytest.mark.one_server,
@@ -139,6 +140,35 @@ def test_a_commit_whose_reply_is_lost_sends_no_run_twice(
     assert sorted(arrived(broker)) == saved
 
 
+def test_a_commit_whose_reply_is_lost_until_another_beat_has_the_entry_says_what_it_does_not_know(
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    broker: redis.Redis,
+    client: redis.Redis,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Proxy(server.port) as proxy:
+        app = make_app(
+            broker_url=server.url(BROKER_DB),
+            redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0",
+            redisbeater_redis_options={"socket_timeout": 0.3},
+            redisbeater_retry_period=0,
+        )
+        scheduler = make_scheduler(app)
+        scheduler.tick()
+        save_due(app, "report", every=3600.0)
+        lost = proxy.lose_reply(b"LPUSH")
+        with suppress(StoreUnavailable):
+            scheduler.tick()
+        assert lost.is_set()
+        client.hset(Context.of(app).redis.keys.entry("report"), "claim", "another")
+        wait_until(lambda: scheduler.tick() is not None and "did not say" in caplog.text, "the next try")
+
+    assert "was not sent" not in caplog.text
+    assert arrived(broker) == ["report"]
+
+
 def edit(app: Celery, name: str, **fields: Any) -> None:
     """Edit an entry when its message is made, which is after its claim and before its commit."""
 
@@ -206,7 +236,7 @@ def test_a_queue_that_is_no_list_holds_up_no_other(
 
 def test_a_queue_without_rights_is_sent_to_by_the_brokers_connection(
     make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, client: redis.Redis, server: Server,
-    prefix: str, monkeypatch: pytest.MonkeyPatch,
+    prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     rights = ["~" + prefix + "*", "~redisbeater.proof.*", "~celery", "&*", "+@all"]
     client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", *rights)
@@ -229,6 +259,30 @@ def test_a_queue_without_rights_is_sent_to_by_the_brokers_connection(
 
     assert arrived(broker) == ["open"]
     assert sorted(arrived(broker, "closed")) == ["closed-0", "closed-1", "closed-2"]
+    assert caplog.text.count("has no right to the queue 'closed'") == 1
+    assert "grant it ~closed" in caplog.text
+
+
+def test_a_beat_that_must_send_in_one_step_says_which_right_to_a_queue_it_lacks(
+    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, client: redis.Redis, server: Server,
+    prefix: str,
+) -> None:  # fmt: skip
+    rights = ["~" + prefix + "*", "~redisbeater.proof.*", "~celery", "&*", "+@all"]
+    client.execute_command("ACL", "SETUSER", "beat", "on", ">secret", *rights)
+    try:
+        url = f"redis://beat:secret@{LOOPBACK}:{server.port}/0"
+        app = make_app(redisbeater_redis_url=url, broker_url=server.url(BROKER_DB), redisbeater_one_commit=True)
+        scheduler = make_scheduler(app)
+        save_due(app, "report", options={"queue": "closed"})
+
+        scheduler.tick()
+
+        assert "grant the user of the schedule ~closed" in (ScheduleStore(app).get("report").last_error or "")
+        scheduler.close()
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")
+
+    assert arrived(broker, "closed") == []
 
 
 def test_the_other_messages_of_a_run_go_to_queues_without_rights_as_well(
@@ -347,6 +401,76 @@ def test_a_message_of_ten_megabytes_leaves(app: Celery, make_scheduler: MakeSche
 
     assert sorted(arrived(broker)) == ["a", "b", "c"]
     assert min(map(len, broker.lrange("celery", 0, -1))) > 10_000_000
+
+
+def test_an_entry_that_catches_up_long_messages_puts_few_of_them_in_at_once(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis
+) -> None:
+    class Long(Task):
+        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            return super().apply_async(["x" * 1_000_000], kwargs, **options)
+
+    app.task(name="proj.long", base=Long, shared=False)(anything)
+    RedisScheduleEntry(
+        "late", "proj.long", 60.0, app=app, last_run_at=ago(seconds=60 * 30 + 30), coalesce="all", max_runs=30
+    ).save()
+    kept: list[int] = []
+
+    def count(**_: Any) -> None:
+        kept.append(len(kept) - broker.llen("celery"))
+
+    before_task_publish.connect(count)
+    scheduler = make_scheduler(app)
+    wait_until(lambda: scheduler.tick() is not None and stored(app, "late").total_run_count == 30, "all runs")
+
+    ids = [json.loads(text)["headers"]["id"] for text in broker.lrange("celery", 0, -1)]
+    assert len(ids) == len(set(ids)) == 30
+    assert max(kept) <= 4, "megabytes"
+
+
+# Runs that leave in ways of their own
+
+
+class Apart(Task):
+    """A task that sends its messages by a connection of its own."""
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        with self.app.connection_for_write() as own:
+            return super().apply_async(*args, **{**options, "connection": own, "producer": None})
+
+
+@pytest.mark.parametrize("change", [{"args": [2]}, {"enabled": False}], ids=["edited", "disabled"])
+def test_a_run_that_has_left_counts_though_its_entry_is_edited_meanwhile(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, change: dict[str, Any]
+) -> None:
+    app.task(name="proj.apart", base=Apart, shared=False)(anything)
+    scheduler = make_scheduler(app)
+    save_due(app, "report", "proj.apart", every=3600.0, args=[1])
+    edit(app, "report", **change)
+
+    for _ in range(3):
+        scheduler.tick()
+
+    assert arrived(broker) == ["report"]
+    assert stored(app, "report").total_run_count == 1
+
+
+def test_a_run_that_has_left_is_not_said_to_be_unsent_when_its_entry_is_deleted(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.task(name="proj.apart", base=Apart, shared=False)(anything)
+    scheduler = make_scheduler(app)
+    save_due(app, "report", "proj.apart")
+
+    def receiver(**_: Any) -> None:
+        before_task_publish.disconnect(receiver)
+        ScheduleStore(app).delete("report")
+
+    before_task_publish.connect(receiver)
+    scheduler.tick()
+
+    assert arrived(broker) == ["report"]
+    assert "entry 'report' was sent after its lease ended" in caplog.text
 
 
 # When it holds
@@ -476,6 +600,24 @@ def test_a_beat_that_must_send_in_one_step_does_not_lead_where_it_cannot(
     assert [record.getMessage() for record in caplog.records if "refusing" in record.getMessage()] == [refusal]
 
 
+def test_a_beat_that_cannot_send_in_one_step_leaves_the_lock_alone_until_it_can(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    app = make_app(broker_url=f"redis://{LOOPBACK}:1/0", redisbeater_one_commit=True)
+    scheduler = make_scheduler(app)
+    subscription = client.pubsub(ignore_subscribe_messages=True)
+    subscription.subscribe(Context.of(app).redis.keys.changes)
+    subscription.get_message(timeout=5)
+
+    for _ in range(5):
+        scheduler.tick()
+
+    released = 0
+    while (message := subscription.get_message(timeout=0.2)) is not None:
+        released += message["data"] == LOCK_RELEASED
+    assert released == 1, "its own message would wake it at once, again and again"
+
+
 def test_a_beat_that_must_send_in_one_step_waits_while_the_broker_is_away(
     make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server
 ) -> None:
@@ -512,6 +654,36 @@ def test_a_proof_that_is_gone_makes_beat_send_by_its_own_connection_and_prove_on
     scheduler.tick()
 
     assert (arrived(broker), len(sent)) == (["first", "second"], 1)
+
+
+@pytest.mark.parametrize("when", ["before a message", "before a commit"])
+def test_a_proof_that_does_not_come_through_sends_no_run_before_its_commit(
+    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server, when: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    with Proxy(server.port) as proxy:
+        url = f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}"
+        app = make_app(broker_url=url, redisbeater_publish_timeout=1.0)
+        scheduler = make_scheduler(app)
+        sent = by_beats_connection(scheduler, monkeypatch)
+        scheduler.tick()
+        save_due(app, "report", every=3600.0)
+        monkeypatch.setattr(connection, "PROOF_SECONDS", 0.0)
+        lost = []
+
+        def lose(**_: Any) -> None:
+            lost.append(proxy.lose_reply(b"redisbeater.proof"))
+            before_task_publish.disconnect(lose)
+
+        if when == "before a message":
+            lose()
+        else:
+            before_task_publish.connect(lose, weak=False)
+        wait_until(lambda: scheduler.tick() is not None and arrived(broker) == ["report"], "the run")
+
+    assert lost[0].is_set()
+    assert not sent
+    assert stored(app, "report").total_run_count == 1
 
 
 # Lost and buffered runs

@@ -31,7 +31,13 @@ pytestmark = [
 ]
 
 #: What a message of beat has in its headers.
-HEADERS = {"redisbeater_attempt": 1, "periodic_task_name": "report", "scheduled_for": "2026-11-22T09:00:00+00:00"}
+HEADERS = {
+    "redisbeater_attempt": 1,
+    "periodic_task_name": "report",
+    "scheduled_for": "2026-11-22T09:00:00+00:00",
+    "previous_fire_time": "2026-11-22T06:00:00+00:00",
+    "coalesced": 3,
+}
 
 
 @pytest.fixture

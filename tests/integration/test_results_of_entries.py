@@ -26,8 +26,10 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.cli import redisbeater
 from redisbeater.exceptions import RunActive, StoreError
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.results import read_failures
 from redisbeater.management.search import Search
+from redisbeater.model.meta import Meta
 from redisbeater.model.run import Kind, State
 
 S = State
@@ -228,6 +230,49 @@ def test_an_entry_that_is_restored_has_the_result_that_it_had(site: RunSite, let
 
     key = site.keys.failed if letters == "SF" else site.keys.unstable
     assert (ends(site), listed(site, key)) == (letters, {"report": since.timestamp()})
+
+
+def test_an_entry_that_is_restored_has_failed_since_the_first_failure(site: RunSite) -> None:
+    end(site, "a")
+    since = site.clock.now
+    end(site, "b")
+    store = ScheduleStore(site.app)
+    store.delete("report")
+
+    store.restore("report")
+
+    assert listed(site, site.keys.failed) == {"report": since.timestamp()}
+    assert f"Failed the last 2 times, since {since:%H:%M:%S}: " in why(site)
+
+
+def test_a_static_entry_that_comes_back_has_failed_since_the_first_failure(
+    site: RunSite, make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    app = make_app(**TRACKED, beat_schedule={"static": {"task": "proj.work", "schedule": 3600.0}})
+    make_scheduler(app).tick()
+    site.client.hset(site.keys.entry("static"), "ends", "SFF 1795435200.500000")
+    site.client.zadd(site.keys.failed, {site.keys.entry("static"): 1795431600.25})
+    ScheduleStore(app).delete("static")
+
+    make_scheduler(app).tick()
+
+    assert listed(site, site.keys.failed) == {"static": 1795431600.25}
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "", "1e400", "99999999999999999999"])
+def test_a_time_that_another_program_wrote_with_a_deleted_entry_is_that_of_its_last_end(
+    site: RunSite, text: str
+) -> None:
+    end(site, "a")
+    end(site, "b")
+    since = site.clock.now
+    store = ScheduleStore(site.app)
+    store.delete("report")
+    site.client.hset(f"{site.keys.deleted}report", "problem_since", text)
+
+    store.restore("report")
+
+    assert listed(site, site.keys.failed) == {"report": since.timestamp()}
 
 
 def test_a_static_entry_that_comes_back_has_the_result_that_it_had(
@@ -775,6 +820,43 @@ def test_a_listing_is_filtered_by_results(shop: RunSite, results: str, names: se
     assert set(call(shop.app, "list", "--result", results, "--names").stdout.split()) == names
 
 
+def test_a_run_that_is_to_start_later_waits_for_no_worker_yet(site: RunSite) -> None:
+    site.create("later")
+    site.send("a", "later", eta=datetime(2100, 1, 1, tzinfo=timezone.utc))
+    site.send("b")
+    site.clock.go_on(31)
+
+    assert call(site.app, "list", "--result", "waiting", "--names").stdout == "report\n"
+
+
+def test_a_listing_is_filtered_by_lateness_of_last_runs(site: RunSite) -> None:
+    last = {}
+    for name, seconds in (("late", 61), ("prompt", 1), ("failed", 61)):
+        site.create(name)
+        last[name] = Meta(last_run_at=site.clock.now, total_run_count=1)
+        site.clock.go_on(seconds)
+        state = S.FAILURE if name == "failed" else S.SUCCESS
+        end(site, f"r-{name}", state, name=name, fire_time=last[name].last_run_at)
+    for name, meta in last.items():  # each commit writes those of all that are due
+        site.client.hset(site.keys.entry(name), "meta", meta.to_text())
+
+    for options in ("--names",), ("--names", "--limit", "1"), ("--names", "--sort", "result"):
+        assert call(site.app, "list", "--result", "late", *options).stdout == "late\n"
+    assert call(site.app, "list", "--result", "late,failed", "--names", "--sort", "name").stdout == "failed\nlate\n"
+    assert OperatorStore(site.app).views(results=["late"]).total == 1
+
+
+@pytest.mark.parametrize(("filters", "number"), [({"results": ["ok"]}, 3), ({"results": ["failed"], "prefix": "a"}, 2)])
+def test_a_page_says_how_many_entries_have_a_result(site: RunSite, filters: dict[str, Any], number: int) -> None:
+    for name in ("a1", "a2", "b1", "ok1", "ok2", "ok3"):
+        site.create(name)
+        end(site, f"r-{name}", S.SUCCESS if name.startswith("ok") else S.FAILURE, name=name)
+
+    found = OperatorStore(site.app).views(1, 1, **filters)
+
+    assert (len(found.entries), found.total) == (1, number)
+
+
 def test_a_listing_of_failed_entries_reads_no_more_of_them_than_it_shows(site: RunSite) -> None:
     for number in range(40):
         site.create(f"e{number}")
@@ -825,6 +907,17 @@ def test_the_json_of_an_entry_has_its_result(shop: RunSite) -> None:
     assert (shown["result"], shown["ends"], shown["failed_in_a_row"], shown["error"]) == (
         "failed", "SFF", 2, "ValueError: no feed",
     )  # fmt: skip
+
+
+def test_the_json_of_an_entry_says_since_when_it_fails_however_long_that_is(site: RunSite) -> None:
+    end(site, "a0")
+    since = site.clock.now
+    for number in range(1, 8):  # five are kept
+        end(site, f"a{number}")
+
+    for command in (("show", "report"), ("list",)):
+        shown = json.loads(call(site.app, *command, "--json").output)["result"]
+        assert (shown["failed_in_a_row"], shown["since"]) == (8, since.isoformat())
 
 
 def test_show_says_what_became_of_runs(shop: RunSite) -> None:

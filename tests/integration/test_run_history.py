@@ -107,7 +107,12 @@ def test_history_selects_by_state_and_time_and_shows_ids(
     failed = cells(run(app, "history", "stock sync", "--state", "failure,skipped", "--long"))
     recent = cells(run(app, "history", "stock sync", "--since", "23:24", "--long"))
 
-    assert [line.rpartition("|")[2] for line in failed[1:]] == ["ID", f"overlap, because of {GOING}", "failed"]
+    assert [line.rpartition("|")[2] for line in failed[1:]] == [
+        "NOTE",
+        f"overlap, because of {GOING}",
+        "ValueError: no feed, 1: LOST, celery@w3 gone",
+    ]
+    assert failed[3].split("|")[-2] == "failed"
     assert [line.partition("|")[0] for line in recent[1:]] == ["FIRE TIME", "23:30:00", "23:25:00"]
 
 

@@ -597,3 +597,125 @@ def test_beat_says_nothing_of_workers_where_one_has_reported(site: BeatSite, cap
         site.monitor(10)
 
     assert "workers do not report" not in caplog.text
+
+
+# the fire times that a run stands for
+
+
+def window(sent: Sent) -> tuple[str | None, int]:
+    """Return the headers that tell a task for which fire times it runs."""
+    return sent.headers.get("previous_fire_time"), sent.headers.get("coalesced", 1)
+
+
+def test_each_run_but_the_first_tells_its_task_the_fire_time_of_the_run_before(site: BeatSite) -> None:
+    site.save()
+    first, second = (*site.after(60), *site.after(60))
+
+    assert window(first) == (None, 1)
+    assert window(second) == (first.fire_time.isoformat(), 1)
+    assert "coalesced" not in second.headers
+
+
+@pytest.mark.parametrize(("coalesce", "fire_time"), [("latest", 240), ("earliest", 60)])
+def test_a_run_that_stands_for_several_fire_times_says_how_many(site: BeatSite, coalesce: str, fire_time: int) -> None:
+    site.save(coalesce=coalesce)
+    (first,) = site.after(60)
+
+    (late,) = site.after(240)
+
+    assert window(late) == (first.fire_time.isoformat(), 4)
+    assert late.fire_time == first.fire_time + timedelta(seconds=fire_time)
+    (following,) = site.after(60)
+    assert window(following) == (late.fire_time.isoformat(), 1)
+
+
+def test_of_runs_that_catch_up_each_follows_the_one_before(site: BeatSite) -> None:
+    site.save(coalesce="all", misfire_grace_time=150)
+    (first,) = site.after(60)
+
+    late = site.after(240)
+
+    assert [run.fire_time - first.fire_time for run in late] == [timedelta(seconds=each) for each in (120, 180, 240)]
+    assert [window(run) for run in late] == [(run.fire_time.isoformat(), 1) for run in (first, *late[:2])]
+
+
+def test_a_run_that_is_sent_again_or_had_to_wait_stands_for_the_same_fire_times(site: BeatSite) -> None:
+    site.save(every=50.0, overlap="buffer_one", requeue_lost=1)
+    (first,) = site.after(50)
+    site.start(first.id)
+    assert site.after(150) == []
+    site.finish(first.id)
+
+    (waited,) = site.after(1)
+    assert window(waited) == (first.fire_time.isoformat(), 3)
+    site.start(waited.id)
+    ScheduleStore(site.app).disable("report")
+    (again,) = [*site.monitor(LEASE + 1), *site.after(10)]
+
+    assert (again.id, window(again)) == (waited.id, window(waited))
+    assert (run := site.runs.run(waited.id))
+    assert (run.previous_fire_time, run.coalesced) == (first.fire_time, 3)
+
+
+def test_a_run_that_replaces_a_buffered_one_follows_the_run_that_was_sent(site: BeatSite) -> None:
+    site.save(overlap="cancel_other")
+    (first,) = site.after(60)
+    site.start(first.id)
+    assert site.after(60) == site.after(60) == []
+    site.finish(first.id, State.REVOKED)
+
+    (last,) = site.after(1)
+    assert window(last) == (first.fire_time.isoformat(), 1)
+    site.start(last.id)
+    site.finish(last.id)
+    (following,) = site.after(60)
+    assert window(following) == (last.fire_time.isoformat(), 1)
+
+
+def test_a_trigger_follows_the_last_run_and_moves_no_window_of_the_schedule(site: BeatSite) -> None:
+    site.save()
+    store = ScheduleStore(site.app)
+    (first,) = site.after(60)
+    site.clock.go_on(20)
+
+    store.trigger("report")
+    store.trigger("report", scheduled_for=first.fire_time - timedelta(days=1))
+    now, earlier = take(site.app)
+    (second,) = site.after(40)
+
+    assert window(now) == window(second) == (first.fire_time.isoformat(), 1)
+    assert window(earlier) == (None, 1)
+
+
+def test_a_backfilled_run_follows_the_fire_time_before_its_own(site: BeatSite) -> None:
+    site.save(every=3600.0)
+    (first,) = site.after(3600)
+    hour = timedelta(hours=1)
+
+    ScheduleStore(site.app).backfill("report", first.fire_time - 3 * hour, first.fire_time - hour)
+
+    sent = take(site.app)
+    assert [run.fire_time for run in sent] == [first.fire_time - number * hour for number in (3, 2, 1)]
+    assert [window(run) for run in sent] == [((run.fire_time - hour).isoformat(), 1) for run in sent]
+
+
+@pytest.mark.parametrize("end", [State.FAILURE, State.SUCCESS])
+def test_a_restarted_run_stands_for_the_fire_times_of_the_one_that_it_repeats(site: BeatSite, end: State) -> None:
+    site.save(every=100.0)
+    (first,) = site.after(100)
+    (late,) = site.after(300)
+    site.start(late.id)
+    site.finish(late.id, end)
+    site.after(100)
+
+    ScheduleStore(site.app).restart(late.id)
+
+    (again,) = take(site.app)
+    assert (window(again), again.fire_time) == (window(late), late.fire_time)
+    assert window(late) == (first.fire_time.isoformat(), 3)
+
+
+@pytest.mark.parametrize("header", ["previous_fire_time", "coalesced"])
+def test_an_entry_cannot_have_the_headers_that_beat_writes(app: Celery, header: str) -> None:
+    with pytest.raises(InvalidEntry, match=header):
+        ScheduleStore(app).create("report", "proj.work", 60, options={"headers": {header: 1}})

@@ -357,7 +357,7 @@ def test_a_broken_entry_runs_again_when_its_reason_is_gone(
     assert store.broken() == {}
     assert store.get("odd").due_at is not None
     assert store.log("odd")[0].details["note"] == "deployed"
-    with pytest.raises(InvalidEntry, match=r"^'odd': is not broken"):
+    with pytest.raises(InvalidEntry, match=r"^'odd': not broken"):
         store.retry("odd")
     assert run("broken", "--retry", "od").stderr.endswith("did you mean 'odd'?\n")
 
@@ -485,3 +485,57 @@ def test_the_command_of_a_verb_on_runs_reports_each(app: Celery) -> None:
     result = CliRunner().invoke(command, ["nosuch"], obj=SimpleNamespace(app=app))
 
     assert (result.exit_code, "nosuch" in result.stderr) == (2, True)
+
+
+def test_each_command_that_changes_something_prints_json(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "proj.work", 3600)
+
+    def changed(*arguments: str) -> dict[str, Any]:
+        result = run(*arguments, "--json")
+        assert (result.exit_code, result.stderr) == (0, ""), arguments
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
+
+    disabled, enabled = changed("disable", "a"), changed("enable", "a")
+    until, skipped = changed("disable", "a", "--until", "2h"), changed("skip-next", "a")
+    renamed, deleted, restored = changed("rename", "a", "b"), changed("delete", "b"), changed("restore", "b")
+    paused, resumed, again = changed("pause", "--note", "move"), changed("resume"), changed("resume")
+
+    done = [each["done"] for each in (disabled, enabled, until, skipped, renamed, deleted, restored)]
+    assert done == ["disabled", "enabled", "disabled", "skipped", "renamed", "deleted", "restored"]
+    assert [disabled["due_at"], deleted["due_at"], deleted["state"]] == [None, None, None]
+    due_at = store.get("b").due_at
+    assert due_at is not None
+    assert [skipped["due_at"], restored["due_at"], restored["name"]] == [due_at.isoformat(), due_at.isoformat(), "b"]
+    assert (until["disabled_until"] > enabled["due_at"][:10], renamed["new"], len(skipped["skip"])) == (True, "b", 1)
+    assert (paused["note"], paused["until"], resumed["pause"]["note"]) == ("move", None, "move")
+    assert (again["pause"], again["held"]) == (None, 0)
+
+
+def test_json_of_several_entries_is_a_line_for_each(run: Callable[..., Result], store: ScheduleStore) -> None:
+    for name in ("a", "b"):
+        store.create(name, "proj.work", 3600)
+
+    result = run("delete", "a", "nope", "b", "--json")
+
+    assert [json.loads(line)["name"] for line in result.stdout.splitlines()] == ["a", "b"]
+    assert (result.exit_code, result.stderr) == (2, "Error: no entry named 'nope' in the schedule\n")
+
+
+def test_what_a_deleted_entry_is_restored_by_is_said(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "proj.work", 3600)
+
+    deleted, again = run("delete", "a"), run("show", "a")
+
+    assert deleted.stdout == "a: deleted; restore undoes that\n"
+    assert again.stderr == "Error: no entry named 'a' in the schedule; it was deleted, restore a brings it back\n"
+    assert store.why("a").advice == "To bring it back within 7 days: restore a"
+
+
+def test_a_pause_says_which_one_it_replaces(run: Callable[..., Result]) -> None:
+    run("pause", "--until", "2h", "--note", "database is moved")
+
+    first, _ = run("pause").stdout.splitlines()
+
+    assert first.startswith("this replaces the pause before it: paused ")
+    assert first.endswith(': "database is moved"')

@@ -427,23 +427,7 @@ def test_the_fixtures_are_there_where_a_conftest_asks_for_them(
 
 
 #: The application that the page on testing is about.
-PROJ = """
-from celery import Celery
-from celery.schedules import crontab
-
-app = Celery("proj", broker="amqp://nowhere.invalid", set_as_current=False)
-app.conf.timezone = "Europe/Vienna"
-app.conf.beat_schedule = {
-    "weekdays": {"task": "proj.remind_everybody", "schedule": crontab(hour=9, minute=0, day_of_week="mon-fri")}
-}
-
-@app.task
-def remind_everybody(): ...
-
-@app.task
-def remind(text):
-    return f"remember {text}"
-"""
+PROJ = block_with("testing.rst", "def remind_everybody")
 
 
 def test_the_tests_on_the_page_about_testing_pass(

@@ -128,6 +128,15 @@ def _filled(app: Celery, text: str) -> str:
     return web.post(form[2], data=fields).text if form[1] == "post" else web.get(form[2], params=fields).text
 
 
+def test_of_many_entries_the_nearest_are_shown_with_how_many_there_are(app: Celery, store: ScheduleStore) -> None:
+    for number in range(12):
+        store.create(f"report-{number:02}", "shop.sync", 60.0)
+    page = browse(app).get("/find?q=report").text
+    assert "12 found" in page
+    assert '<a data-hit href="/?q=report">All 12 entries</a>' in page
+    assert page.count('<a data-hit class="entry"') == 8
+
+
 def test_pages_entries_labels_and_runs_are_found_by_one_text(app: Celery, store: ScheduleStore) -> None:
     store.create("upload", "shop.sync", 60.0)
     store.create("report.daily", "shop.report", 60.0, description="upset people", labels={"team": "upper"})

@@ -208,6 +208,22 @@ def test_the_runs_of_a_part_of_the_timeline_are_listed_to_its_end(app: Celery, s
     assert re.findall(r'<td><time datetime="([^"]+)"', again) == times
 
 
+def test_a_family_that_runs_alike_shares_a_lane_until_one_of_it_runs(app: Celery, store: ScheduleStore) -> None:
+    for number in range(1, 6):
+        store.create(f"report.region-{number:02}", "shop.sync", crontab(hour="*/6", minute="0"))
+    store.create("report.region-06", "shop.sync", crontab(hour="*/6", minute="1"))
+    ran = datetime.now(timezone.utc) - timedelta(minutes=1)
+    store.create("report.region-07", "shop.sync", crontab(hour="*/6", minute="0"), last_run_at=ran)
+    web = browse(app)
+    found = web.get("/bands.json").json()
+    assert {(band["name"], band["alike"]) for band in found["entries"]} == {
+        ("report.region-01", 4), ("report.region-06", 0), ("report.region-07", 0)
+    }  # fmt: skip
+    page = web.get("/bands").text
+    assert "7 entries run in this time" in page
+    assert re.search(r'href="/\?prefix=report\.region"><bdi>report\.region</bdi>\*</a> <span[^>]*>5 entries<', page)
+
+
 def test_an_entry_that_runs_rarely_has_the_first_lane(
     app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

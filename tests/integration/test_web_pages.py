@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from html import escape
+from typing import Any
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ from celery import Celery
 from celery.schedules import crontab
 from web_site import BEARER, browse, undo
 
-from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater import RedisScheduleEntry, Run, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES
@@ -50,7 +51,8 @@ def test_every_page_is_whole_without_entries_and_with_some(app: Celery, store: S
             store.trigger("report")
         for path in paths:
             answer = web.get(f"{path}?name=report" if path != "/" else path)
-            is_missing = not has_entry and path in ("/entry", "/entry/edit", "/why", "/upcoming")
+            of_one = ("/entry", "/entry/edit", "/entry/run", "/entry/backfill", "/why", "/upcoming")
+            is_missing = not has_entry and path in of_one
             assert answer.status_code == (404 if is_missing else 200), path
             assert answer.text.count("<h1") == 1
             assert answer.text.count('id="main"') == 1
@@ -360,6 +362,22 @@ def test_a_triggered_run_is_listed_stopped_and_explained(app: Celery, store: Sch
     assert web.get("/status.json").json()["runs"][0]["id"] == run_id
     assert web.get("/history.json?state=FAILURE").json()["items"] == []
     assert web.get("/history?state=nonsense").status_code == 422
+
+
+def test_a_request_that_is_repeated_with_its_id_is_one_run(app: Celery, store: ScheduleStore) -> None:
+    for name in ("report", "other"):
+        store.create(name, "shop.report", 3600.0)
+    web = browse(app)
+
+    def post(name: str) -> Any:
+        form = {"name": name, "task_id": "one"}
+        return web.post("/entries/trigger", data=form, headers={"Accept": "application/json"})
+
+    assert [post("report").json()["runs"] for _ in range(2)] == [{"report": "one"}] * 2
+    assert [item.id for item in store.history("report") if isinstance(item, Run)] == ["one"]
+    refused = post("other")
+    assert refused.status_code == 409
+    assert 'stands for name "report"' in refused.json()["errors"]["other"]
 
 
 def test_a_page_that_is_live_asks_for_rows_by_name(app: Celery, store: ScheduleStore) -> None:

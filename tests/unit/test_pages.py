@@ -135,7 +135,7 @@ def test_every_page_has_one_sentence_on_the_index() -> None:
 
 def test_the_index_has_its_sections() -> None:
     assert re.findall(r"(?m)^([A-Z][a-z ]+)\n-+$", INDEX) == [
-        "Start", "How to", "Operate", "Understand", "Reference", "Compare",
+        "Start", "How to", "Recipes", "Operate", "Understand", "Reference", "Compare",
     ]  # fmt: skip
 
 

@@ -159,7 +159,7 @@ def test_durations_are_those_of_runs_that_succeeded() -> None:
 
 
 def test_a_run_whose_times_another_program_stored_has_a_duration() -> None:
-    run = RunBrief.from_row("a", ["SUCCESS", "", "1", "1", "", "1e300", ""])
+    run = RunBrief.from_row("a", ("SUCCESS", "", "1", "1", "", "1e300", ""))
 
     assert run is not None
     assert run.took is not None

@@ -35,10 +35,12 @@ def test_the_schedule_is_cut_before_the_task_and_the_name() -> None:
 
 
 def test_what_cannot_be_printed_is_escaped_and_a_long_cell_is_cut() -> None:
-    line = aligned([("NAME",), ("\x1b[2J" + "x" * 100,)])[1]
+    long = "\x1b[2J" + "x" * 100
+
+    line = aligned([("NAME", "NOTE"), (long, long)])[1]
 
     assert line.startswith("\\x1b[2Jxxx")
-    assert len(line) == 80
+    assert len(line) == 80 + 2 + len("\\x1b[2J") + 100  # the last column pads nothing
 
 
 def test_wide_characters_take_two_columns_and_combining_ones_none() -> None:

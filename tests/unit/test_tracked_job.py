@@ -100,7 +100,7 @@ def test_what_is_sent_is_recorded_with_what_is_needed_to_send_it_again(context: 
     job = planned(context, args=[1], kwargs={"a": {"b": None}}, options={"queue": "slow", "headers": {"x": "y"}})
     (run,), (record,) = job.runs(ID, app, now=NOW), records(job)
 
-    again = run_again("report", Payload.from_text(record.payload), FIRE_TIME, app=app, task_id=OWN)
+    again = run_again("report", Payload.from_text(record.payload), FIRE_TIME, app=app, task_id=OWN, span=record.span)
 
     assert (record.id, record.state, record.attempt, record.fire_time) == (OWN, State.SENT, 1, FIRE_TIME)
     assert (again.task, again.args, again.kwargs, again.options) == (run.task, run.args, run.kwargs, run.options)
@@ -143,7 +143,8 @@ def test_one_that_replaces_a_buffered_one_does_not_count_again(context: Context)
     job = planned(context, {"active": ("other",), "buffered": "waiting"}, overlap="cancel_other")
 
     assert [record.state for record in records(job)] == [State.BUFFERED]
-    assert job.commitment().meta == ""
+    meta = Meta.from_text(job.commitment().meta)
+    assert (meta.total_run_count, meta.last_run_at) == (0, FIRE_TIME)
     assert job.cancelled == ("other",)
 
 

@@ -31,14 +31,15 @@ from redisbeater.model.resolved_policy import Defaults
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = Path(__file__).with_name("typed_program.py")
 
-#: Strict; only Django, which has no types, is not looked at. Errors of redisbeater itself are for its own run of mypy.
+#: Strict; only Django and django-tenants, which have no types, are not looked at. Errors of redisbeater itself are for
+#: its own run of mypy.
 STRICT = """
 [mypy]
 strict = true
 python_version = 3.10
 pretty = false
 disallow_untyped_decorators = false
-[mypy-django.*]
+[mypy-django.*,django_tenants.*]
 ignore_missing_imports = true
 [mypy-redisbeater.*]
 follow_imports = silent

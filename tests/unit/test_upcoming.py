@@ -249,7 +249,7 @@ def test_a_run_as_texts_is_iso_8601() -> None:
         "task": "proj.report",
         "fire_time": "2026-03-08T07:00:00+00:00",
         "local": "2026-03-08T03:00:00-04:00",
-        "due_at": "",
+        "due_at": "2026-03-08T07:00:00+00:00",
         "note": "moved from 02:30, which does not exist on 2026-03-08",
     }
 

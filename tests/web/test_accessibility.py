@@ -15,9 +15,9 @@ from redisbeater.dashboard import token
 pytestmark = pytest.mark.one_server
 
 PAGES = (
-    "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report", "/upcoming",
-    "/bands", "/history", "/why?name=report", "/findings", "/status", "/changes",
-    "/find?q=disable+team=x", "/find?q=report", "/pause", "/forecast", "/nothing",
+    "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report",
+    "/entry/run?name=report", "/entry/backfill?name=report", "/upcoming", "/bands", "/history", "/why?name=report",
+    "/findings", "/status", "/changes", "/find?q=disable+team=x", "/find?q=report", "/pause", "/forecast", "/nothing",
 )  # fmt: skip
 
 #: The secret of the page on which people log in.

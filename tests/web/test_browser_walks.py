@@ -95,7 +95,7 @@ def test_an_entry_is_disabled_with_a_note_and_that_is_undone(site, page):
     page.click("summary:has-text('Disable')")
     page.fill(".panel input[name=note]", "broken feed")
     page.click(".panel button")
-    expect(page.locator("#said")).to_contain_text("disabled")
+    expect(page.locator("#said")).to_contain_text("Disabled report.")
     assert not site.store.get("report").enabled
     (line,) = [line for line in site.store.log("report") if line.what == "disabled"]
     assert (line.details["by"], line.details["note"]) == ("anna", "broken feed")
@@ -110,7 +110,7 @@ def test_a_deleted_entry_comes_back_by_undo(site, page):
     switch(page, "report", "Delete")
     expect(page.locator("h1")).to_contain_text("Delete report?")
     page.get_by_role("button", name="Delete").click()
-    expect(page.locator("#said")).to_contain_text("deleted")
+    expect(page.locator("#said")).to_contain_text("Deleted report.")
     assert "report" not in [entry.name for entry in site.store.list()]
     page.click("button.undo")
     expect(row(page, "report")).to_be_visible()

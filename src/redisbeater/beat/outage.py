@@ -181,9 +181,9 @@ class Edits:
         for snapshot in self._context.redis.load_many(names[:LOGGED_ENTRIES]):
             self._log(snapshot)
         if others := names[LOGGED_ENTRIES:]:
-            logger.info("%d more entries edited or deleted: %s", len(others), first_of(others))
+            logger.info("%d more entries created, changed or deleted: %s", len(others), first_of(others))
         if is_more:
-            logger.info("several entries edited or deleted together")
+            logger.info("several entries created, changed or deleted together")
 
     def _log(self, snapshot: Snapshot) -> None:
         if not snapshot.exists:
@@ -193,12 +193,14 @@ class Edits:
             stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
             due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
         except (InvalidEntry, OverflowError):  # its quarantine says why
-            logger.info("entry %r edited, it cannot be read", snapshot.name)
+            logger.info("entry %r created or changed, it cannot be read", snapshot.name)
             return
         if not stored.definition.enabled:
-            logger.info("entry %r edited, it is disabled", snapshot.name)
+            logger.info("entry %r created or changed, it is disabled", snapshot.name)
         else:
-            logger.info("entry %r edited, next run %s", snapshot.name, due_at.isoformat() if due_at else "none")
+            logger.info(
+                "entry %r created or changed, next run %s", snapshot.name, due_at.isoformat() if due_at else "none"
+            )
 
 
 #: Beat claims this long after the end of a pause, because Redis counts in milliseconds.

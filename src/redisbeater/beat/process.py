@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from types import FrameType, TracebackType
@@ -23,7 +23,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.config.settings import leftover_settings
 from redisbeater.config.values import has_settings
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import quoted, shown
 from redisbeater.editing.compare_and_set import delete_entry
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
@@ -97,6 +97,19 @@ def log_last_error_once() -> None:
 def _print_unless_logged(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     is_logged = isinstance(error, RedisBeaterError) and passed_through(error, celery.apps.beat)
     if not is_logged:
+        sys.__excepthook__(kind, error, traceback)
+
+
+def print_wrong_setting_briefly() -> None:
+    """Let Python print one line where a wrong setting ends ``celery beat``: the frames that led to it say nothing."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_briefly
+
+
+def _print_briefly(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, ImproperlyConfigured) and passed_through(error, celery.apps.beat):
+        print(f"Error: beat does not start, a setting is wrong. {shown(error)}", file=sys.stderr)
+    else:
         sys.__excepthook__(kind, error, traceback)
 
 
@@ -188,16 +201,28 @@ def _overridden(owner: type, base: type, names: tuple[str, ...]) -> list[str]:
     return [f"{owner.__name__}.{name}" for name in names if getattr(owner, name, None) is not getattr(base, name, None)]
 
 
-def report_other_scheduler(service: Service) -> None:
-    """Log that a beat runs another scheduler, if its app has settings of redisbeater."""
-    if has_settings(service.app):
-        scheduler = type(service.scheduler)
-        logger.warning(
-            "this beat runs %s.%s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
-            "--scheduler redisbeater",
-            scheduler.__module__,
-            scheduler.__qualname__,
-        )
+#: Names of moved tasks that the log has.
+_MOST_NAMES = 5
+
+
+def report_other_scheduler(service: Service, moved: Sequence[str]) -> None:
+    """Log that a beat runs another scheduler, if its app has settings of redisbeater or its tasks were moved.
+
+    Arguments:
+        service: the service of that beat.
+        moved: the names of the tasks that an import has disabled there.
+    """
+    if not moved and not has_settings(service.app):
+        return
+    scheduler, names = type(service.scheduler), ", ".join(map(shown, moved[:_MOST_NAMES]))
+    more = ", ..." if len(moved) > _MOST_NAMES else ""
+    logger.warning(
+        "this beat runs %s.%s, so no entry of redisbeater runs%s; write -S redisbeater, or for the beat of a worker "
+        "--scheduler redisbeater",
+        scheduler.__module__,
+        scheduler.__qualname__,
+        f", nor do {len(moved)} tasks that were moved there and are disabled here: {names}{more}" if moved else "",
+    )
 
 
 def report_state_file(worker: Any) -> None:

@@ -12,6 +12,7 @@ from redisbeater.context import Context
 from redisbeater.display import shown, text_of
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.entry import declared_entries
 from redisbeater.entry_name import is_name
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError
 from redisbeater.log_lines import get_logger
@@ -192,7 +193,7 @@ class Repair:
         :func:`~redisbeater.editing.compare_and_set.delete_entry` deletes is no static entry any more, and comes back
         when a beat begins to lead.
         """
-        redis, declared = self._context.redis, self._context.app.conf.beat_schedule
+        redis, declared = self._context.redis, declared_entries(self._context.app)
         names = sorted(redis.contents.statics() & set(map(str, declared)))
         gone = {name for name, origin in redis.contents.origins(names).items() if origin is None}
         # What could not be stored is listed as broken. Ask for that only where one is gone: this is done each minute.

@@ -1,4 +1,4 @@
-"""Static entries: those that ``beat_schedule`` declares; the leader stores them in the schedule.
+"""Static entries: those that the code declares; the leader stores them in the schedule.
 
 Each static entry carries its origin: the application whose code declares it, and a digest of the declaration. While
 the declaration is the same, changes that operators made at run time stay; when it changes, the code wins. Entries of
@@ -155,6 +155,8 @@ def prune(context: Context, name: str, origin: str | None) -> None:
 
 
 def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleEntry]) -> RedisScheduleEntry:
+    if isinstance(fields, InvalidEntry):
+        raise fields
     try:
         entry = fields if isinstance(fields, RedisScheduleEntry) else entry_class(name, app=app, **fields)
     except InvalidEntry:

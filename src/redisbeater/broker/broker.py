@@ -35,7 +35,7 @@ from redisbeater.broker.publisher_confirms import (
     with_declaration_cache,
 )
 from redisbeater.clock import Backoff, host_seconds
-from redisbeater.exceptions import MayNotLead, causes, reason_of
+from redisbeater.exceptions import MayNotLead, StoreError, causes, reason_of
 from redisbeater.log_lines import event, get_logger
 
 logger = get_logger(__name__)
@@ -116,6 +116,11 @@ class Broker:
         return self._unavailable_since is not None
 
     @property
+    def must_not_lead(self) -> bool:
+        """Whether a beat that does not lead must leave the lock alone: runs could not leave as they must."""
+        return self.needs_one_step and self.is_unavailable
+
+    @property
     def away_seconds(self) -> float:
         """For how long it has been unavailable; 0 while it is available."""
         return 0.0 if self._unavailable_since is None else host_seconds() - self._unavailable_since
@@ -142,7 +147,7 @@ class Broker:
             may_capture: whether the caller can put messages into the broker by the commit of their runs.
         """
         producer = self.producer
-        if may_capture and hasattr(producer, "batch") and self.one_step.holds(channel := _plain(producer.channel)):
+        if may_capture and hasattr(producer, "batch") and self.one_step.captures(channel := _plain(producer.channel)):
             return CapturedPublishBatch(producer, channel)
         if self._confirms is None:
             return publish_batch_of(producer)
@@ -150,9 +155,11 @@ class Broker:
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def proof(self) -> tuple[str, int]:
-        """Return the proof that the broker is the server of the schedule, a new one if its connection has ended."""
-        if self._producer is not None:
-            self.one_step.holds(_plain(self._producer.channel))
+        """Return the proof that the broker is the server of the schedule, a new one if its connection has ended.
+
+        Errors are those of the transport and of the schedule.
+        """
+        self.one_step.holds(_plain(self.producer.channel))
         return self.one_step.proof
 
     def put(self, commands: Iterable[Command]) -> None:
@@ -173,13 +180,16 @@ class Broker:
         if self._producer is None or host_seconds() >= self._used_at + self._idle_limit:
             if host_seconds() < self.retry_at:
                 return False
-            try:
-                self._close()
-                self._connect()
-            except Exception as exc:  # kombu and each of its transports have errors of their own
-                self.mark_unavailable(exc)
-                return False
-        if self.needs_one_step and not self.one_step.holds(_plain(self.producer.channel)):
+            self._close()
+        try:
+            producer = self.producer
+            holds = self.one_step.is_wanted and self.one_step.holds(_plain(producer.channel))
+        except StoreError:
+            raise
+        except Exception as exc:  # kombu and each of its transports have errors of their own
+            self.mark_unavailable(exc)
+            return False
+        if self.needs_one_step and not holds:
             self.mark_unavailable(ConnectionError(f"redisbeater_one_commit = True, but {self.one_step.why}"))
             return False
         if self.is_unavailable:  # also if something else has connected since, as a request to stop a run does
@@ -196,8 +206,8 @@ class Broker:
             raise MayNotLead(self.error)
         if self.one_step.is_wanted and not self.transport.startswith(("redis", "sentinel")):
             self.one_step.why = ANOTHER_SERVER
-        elif self.one_step.is_wanted and self.is_ready():
-            self.one_step.holds(_plain(self.producer.channel))
+        elif self.one_step.is_wanted:
+            self.is_ready()
         return self.one_step.words
 
     def retry_for_standby(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from celery import Celery
 from celery.exceptions import QueueNotFound
+from kombu import Producer
 from kombu.exceptions import SerializationError
 from kombu.transport import pyamqp
 
@@ -25,7 +26,7 @@ from redisbeater.broker.publisher_confirms import (
     with_confirming_channels,
 )
 from redisbeater.display import text_of
-from redisbeater.exceptions import StoreError, causes, reason_of
+from redisbeater.exceptions import causes, reason_of
 from redisbeater.log_lines import get_logger
 
 logger = get_logger(__name__)
@@ -98,6 +99,7 @@ PROOF_SECONDS, PROOF_KEPT_SECONDS = 10.0, 30
 IN_ONE_STEP, AT_LEAST_ONCE = "enqueued in one step with the commit", "at least once: "
 #: Reasons that nothing is wrong with: there are such brokers, and people who want it so.
 ANOTHER_SERVER, SWITCHED_OFF = "the broker is another server", "redisbeater_one_commit is False"
+TOO_OLD, OWN_WAY = "kombu is older than 5.7", "kombu's transport sends in a way of its own"
 
 
 class OneStep:
@@ -133,31 +135,35 @@ class OneStep:
         return f"{AT_LEAST_ONCE}{self.why}" if self.why else IN_ONE_STEP
 
     def holds(self, channel: Any) -> bool:
-        """Return whether it can, as far as a proof of the last seconds says; a new connection needs another one."""
+        """Return whether it can, as far as a proof of the last seconds says; a new connection needs another one.
+
+        Errors are those of the transport and of the schedule: whichever cannot be reached, no run may leave otherwise.
+        """
         if self._why_apart is None:
             return False
         if not isinstance(channel, CapturingChannel):
             is_redis = getattr(channel.connection, "driver_type", "") == "redis"
-            self.why = "kombu's transport sends in a way of its own" if is_redis else ANOTHER_SERVER
+            self.why = (OWN_WAY if hasattr(Producer, "batch") else TOO_OLD) if is_redis else ANOTHER_SERVER
             return False
         is_old = time.monotonic() >= self._given_at + PROOF_SECONDS
         if channel is not self._channel or channel.has_disconnected or is_old:
-            self._channel, self._given_at, self.proof = channel, time.monotonic(), ("", 0)
+            self._channel, given_at, self.proof = None, time.monotonic(), ("", 0)
             self.why = self._prove(channel, self._why_apart)
+            self._channel, self._given_at = channel, given_at
         return not self.why
+
+    def captures(self, channel: Any) -> bool:
+        """Return whether the last proof was given by a channel, and was found."""
+        return channel is self._channel and not self.why
 
     def _prove(self, channel: CapturingChannel, why_apart: Callable[[str, int], str]) -> str:
         name = f"redisbeater.proof.{uuid.uuid4().hex}"
         try:
             database = channel.store(name, PROOF_KEPT_SECONDS)
-        except Exception as exc:  # redis-py's errors; a right may be missing
+        except channel.connection.channel_errors as exc:  # a right may be missing
             return f"the broker takes no proof: {reason_of(exc)}"
         self.proof = channel.global_keyprefix + name, database
-        try:
-            return why_apart(*self.proof)
-        except StoreError as exc:
-            self._channel = None
-            return f"the schedule was not asked: {reason_of(exc)}"
+        return why_apart(*self.proof)
 
 
 #: A routing key without a queue: RabbitMQ confirms such a message and drops it. On Redis the key of a list that is not

@@ -165,6 +165,7 @@ class CapturingChannel:
     has_disconnected = False
     global_keyprefix: str
     basic_publish: Callable[..., Any]
+    connection: Any
     conn_or_acquire: Callable[[], AbstractContextManager[Any]]
 
     @property

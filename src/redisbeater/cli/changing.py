@@ -19,9 +19,12 @@ from redisbeater.cli.group import (
     MOMENT,
     NAME,
     NAMES,
+    TASK,
     BadInput,
     Moment,
     Times,
+    as_json,
+    as_json_lines,
     ask,
     authored,
     command,
@@ -35,7 +38,7 @@ from redisbeater.cli.terminal import is_terminal, with_progress
 from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
-from redisbeater.display import shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.editing.compare_and_set import COMES_BACK
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
@@ -93,7 +96,7 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--all", "is_all", is_flag=True, help="All entries."),
         labelled,
         click.option("--queue", default="", help="All entries whose options name this queue."),
-        click.option("--task", default="", help="All entries of this task."),
+        TASK(default="", help="All entries of this task."),
         click.option("--prefix", default="", help="All entries whose name begins with this text."),
         NAMES,
     )
@@ -113,7 +116,19 @@ def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
     ask(f"{what}?")
 
 
-def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *, shows_name: bool = True) -> None:
+def say(name: str, words: str, facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what became of an entry: in words, or the facts as one line of JSON."""
+    click.echo(printable_json({"name": name, **json_form(facts)}) if as_json else f"{shown(name)}: {words}")
+
+
+def facts_of(done: str, entry: RedisScheduleEntry | None, **more: Any) -> dict[str, Any]:
+    """Return the facts of a change for JSON, with the entry as it is now, or null where there is none."""
+    return {"done": done, "state": entry and entry.state, "due_at": entry and entry.due_at, **more}
+
+
+def for_each(
+    app: Celery, names: Sequence[str], change: Callable[[str], tuple[str, Mapping[str, Any]] | None], *, as_json: bool
+) -> None:
     """Change each entry and print what was done; go on after one that cannot be changed.
 
     Then it ends with exit code 2; with 1 if nothing but active runs was in the way.
@@ -121,8 +136,8 @@ def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *,
     Arguments:
         app: the app whose schedule it is.
         names: the names of the entries.
-        change: changes one of them, and returns what is printed; nothing is where that is empty.
-        shows_name: whether the name is printed in front of that.
+        change: changes one of them, and returns what is printed, in words and for JSON; None: nothing is.
+        as_json: whether JSON is printed, a line for each.
 
     Raises:
         StoreError: Redis failed; the entries behind that one were not changed.
@@ -130,8 +145,8 @@ def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *,
     worst = 0
     for name in names:
         try:
-            if text := change(name):
-                click.echo(f"{shown(name)}: {text}" if shows_name else text)
+            if done := change(name):
+                say(name, *done, as_json=as_json)
         except StoreError:
             raise
         except RedisBeaterError as exc:
@@ -147,17 +162,20 @@ def _print_outcomes(
     names: Sequence[str],
     change: Callable[[Sequence[str]], Iterable[Outcome]],
     view: View | None = None,
+    *,
+    as_json: bool,
+    undo: str = "",
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
 
-    With ``view`` the next run is said, too. Ctrl-C ends it after the page that is being written, and says how many were
-    changed until then.
+    With ``view`` the next run is said, too; with ``undo``, of a single one, the verb that undoes it. Ctrl-C ends it
+    after the page that is being written, and says how many were changed until then.
 
     Raises:
         StoreError: Redis failed; the entries of the pages after that were not changed.
     """
     number, changed, failed = len(names), 0, 0
-    is_brief = number > MOST_LINES
+    is_brief = number > MOST_LINES and not as_json
     try:
         with closing(_page_by_page(names, change)) as outcomes:
             for outcome in with_progress(outcomes, done, number) if is_brief else outcomes:
@@ -169,8 +187,10 @@ def _print_outcomes(
                     continue
                 changed += 1
                 if not is_brief:
-                    more = f"; {COMES_BACK}" if outcome.is_static else _and_next_run(outcome.entry, view)
-                    click.echo(f"{shown(outcome.name)}: {done}{more}")
+                    entry, more = outcome.entry, f"; {COMES_BACK}" if outcome.is_static else ""
+                    more = more or (f"; {undo} undoes that" if undo and number == 1 else _and_next_run(entry, view))
+                    facts = facts_of(done, entry, is_changed=outcome.is_changed, is_static=outcome.is_static)
+                    say(outcome.name, done + more, facts, as_json=as_json)
     except KeyboardInterrupt:
         click.echo(f"interrupted: {changed:,} of {number:,} entries {done}; the others are as they were", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -192,16 +212,23 @@ def _page_by_page(
 def command_of(verb: Verb) -> click.Command:
     """Return the command of a verb that says no more than what became of each entry, and its next run."""
 
-    def change(app: Celery, names: Sequence[str], *, times: Times | None = None, **author: str) -> None:
+    def change(app: Celery, names: Sequence[str], *, times: Times | None = None, as_json: bool, **author: str) -> None:
         store, view = ScheduleStore(app), times and times.view()
+        undo = verb.undo if verb.is_destructive else ""
+
+        def change_one(name: str) -> tuple[str, Mapping[str, Any]]:
+            entry = verb.one(store, name, **author)
+            return verb.done + _and_next_run(entry, view), facts_of(verb.done, entry)
+
         if verb.many:
-            _print_outcomes(app, verb.done, names, functools.partial(verb.many, store, **author), view)
+            change_page = functools.partial(verb.many, store, **author)
+            _print_outcomes(app, verb.done, names, change_page, view, as_json=as_json, undo=undo)
         else:
-            for_each(app, names, lambda name: verb.done + _and_next_run(verb.one(store, name, **author), view))
+            for_each(app, names, change_one, as_json=as_json)
 
     line = f"celery -A proj redisbeater {verb.name}"
     about = f"{verb.label} entries. {verb.about}\n\n\b\nExamples:\n  {line} report clean-up\n"
-    wrapped = command(selection(authored(times(change) if verb.says_next else change)))
+    wrapped = command(selection(authored(as_json_lines(times(change) if verb.says_next else change))))
     return click.command(verb.name, help=f"{about}  {line} --prefix customer-7-")(wrapped)
 
 
@@ -210,8 +237,11 @@ def command_of(verb: Verb) -> click.Command:
 @selection
 @click.option("--until", type=MOMENT, help="Until this time, such as 2h or 'mon 09:00'.")
 @authored
+@as_json_lines
 @times
-def disable(app: Celery, names: Sequence[str], *, until: Moment | None, note: str, by: str, times: Times) -> None:
+def disable(
+    app: Celery, names: Sequence[str], *, until: Moment | None, note: str, by: str, as_json: bool, times: Times
+) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
     With --until they run again by themselves from that time on; a local time is one of the entry's zone.
@@ -224,16 +254,17 @@ def disable(app: Celery, names: Sequence[str], *, until: Moment | None, note: st
     """
     if until is None or not until.text:
         disable_page = functools.partial(ScheduleStore(app).disable_many, note=note, by=by)
-        _print_outcomes(app, "disabled", names, disable_page)
+        _print_outcomes(app, "disabled", names, disable_page, as_json=as_json)
         return
     view = times.view()
 
-    def change(name: str) -> str:
+    def change(name: str) -> tuple[str, Mapping[str, Any]]:
         moment = until.read(view.now, zone_of(app, name))
         entry = RedisScheduleEntry(name, app=app).disable(until=moment, note=note, by=by)
-        return f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
+        words = f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
+        return words, facts_of("disabled", entry, disabled_until=moment)
 
-    for_each(app, names, change)
+    for_each(app, names, change, as_json=as_json)
 
 
 @redisbeater.command("skip-next")
@@ -241,9 +272,12 @@ def disable(app: Celery, names: Sequence[str], *, until: Moment | None, note: st
 @click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1, MOST_SKIPPED), help="How many.")
 @click.option("--undo", is_flag=True, help="Leave out no fire time to come any more.")
 @authored
+@as_json_lines
 @times
 @command
-def skip_next(app: Celery, name: str, *, count: int, undo: bool, note: str, by: str, times: Times) -> None:
+def skip_next(
+    app: Celery, name: str, *, count: int, undo: bool, note: str, by: str, as_json: bool, times: Times
+) -> None:
     """Leave out the next fire times of an entry. A run that beat is just sending goes on.
 
     \b
@@ -254,7 +288,8 @@ def skip_next(app: Celery, name: str, *, count: int, undo: bool, note: str, by: 
     view = times.view()
     entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
     skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
-    click.echo(f"{shown(name)}: leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}")
+    words = f"leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}"
+    say(name, words, facts_of("skipped", entry, skip=entry.skip), as_json=as_json)
 
 
 def _zone(entry: RedisScheduleEntry, view: View) -> tzinfo:
@@ -280,8 +315,9 @@ def _next_run(entry: RedisScheduleEntry, view: View) -> str:
 @redisbeater.command()
 @click.argument("application")
 @authored
+@as_json
 @command
-def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
+def adopt(app: Celery, application: str, *, note: str, by: str, as_json: bool) -> None:
     """Take over the static entries of an application that had another name until now.
 
     What the code no longer declares of them is deleted when a beat begins to lead.
@@ -295,9 +331,11 @@ def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
     forgotten = forget_declarations(context, application) if application != context.application else []
     if not adopted and not failures and not forgotten:
         raise BadInput(f"no static entry belongs to application {application!r}")
-    for name in adopted:
+    if as_json:
+        click.echo(printable_json({"adopted": adopted, "forgotten": forgotten, "failed": {**failures}}, indent=2))
+    for name in adopted if not as_json else ():
         click.echo(f"{shown(name)}: belongs to application {shown(repr(context.application))} now")
-    for name in forgotten:
+    for name in forgotten if not as_json else ():
         click.echo(f"{shown(name)}: its declaration, which could not be stored, is no longer listed as broken")
     for name, failure in failures.items():
         click.echo(f"Error: {shown(name)}: {shown(failure)}", err=True)
@@ -309,8 +347,9 @@ def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
 @NAME
 @click.argument("new")
 @authored
+@as_json_lines
 @command
-def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
+def rename(app: Celery, name: str, new: str, note: str, by: str, as_json: bool) -> None:
     """Rename an entry. It keeps its counters and its log; its task ids, its jitter and H in its schedule change.
 
     \b
@@ -318,14 +357,15 @@ def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
       celery -A proj redisbeater rename report "weekly report" --note "there is a daily one now"
     """
     entry = ScheduleStore(app).rename(name, new, note=note, by=by)
-    click.echo(f"{shown(name)}: renamed to {shown(entry.name)}")
+    say(name, f"renamed to {shown(entry.name)}", facts_of("renamed", entry, new=entry.name), as_json=as_json)
 
 
 @redisbeater.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @authored
+@as_json_lines
 @command
-def restore(app: Celery, names: Sequence[str], note: str, by: str) -> None:
+def restore(app: Celery, names: Sequence[str], note: str, by: str, as_json: bool) -> None:
     """Restore entries that were deleted within seven days; the newest 10,000 are kept.
 
     \b
@@ -335,12 +375,12 @@ def restore(app: Celery, names: Sequence[str], note: str, by: str) -> None:
     """
     store = ScheduleStore(app)
 
-    def change(name: str) -> str:
+    def change(name: str) -> tuple[str, Mapping[str, Any]]:
         check_stored_name(name)
         try:
             entry = store.restore(name, note=note, by=by)
         except InvalidEntry as exc:
-            return f"restored, broken as it was: {shown(exc)}"
-        return "restored" if entry.due_at else f"restored, {entry.state}"
+            return f"restored, broken as it was: {shown(exc)}", facts_of("restored", None, state="broken")
+        return "restored" if entry.due_at else f"restored, {entry.state}", facts_of("restored", entry)
 
-    for_each(app, names, change)
+    for_each(app, names, change, as_json=as_json)

@@ -20,6 +20,7 @@ import click
 from celery import Celery
 from celery.app.utils import find_app
 from celery.bin.base import handle_preload_options
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from redisbeater.cli.table import View
@@ -27,8 +28,10 @@ from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal,
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import (
+    EntryExists,
     EntryNotFound,
     ImproperlyConfigured,
+    InvalidEntry,
     RedisBeaterError,
     RunActive,
     RunNotFound,
@@ -36,7 +39,10 @@ from redisbeater.exceptions import (
 )
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.why.runs import quoted_argument
+from redisbeater.model.fields import FIELDS
 from redisbeater.model.json_text import unique
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 from redisbeater.store.failure import takes_no_changes
 from redisbeater.times import read_duration, read_time
 
@@ -58,6 +64,16 @@ def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return ids of runs that begin with a text."""
     return _within_time(ctx, lambda store: store.run_ids(incomplete, MOST_COMPLETED))
+
+
+def complete_task(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of tasks of the app that begin with a text."""
+    return _within_time(ctx, lambda store: [task for task in store.tasks() if task.startswith(incomplete)])
+
+
+def completing(words: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a completion of some words, which are found when a shell asks."""
+    return lambda _ctx, _param, incomplete: [word for word in words() if word.startswith(incomplete)]
 
 
 def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -92,6 +108,9 @@ def _store(ctx: click.Context) -> OperatorStore:
     app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
     return OperatorStore(app, prefix=ctx.parent.params.get("key_prefix") if ctx.parent else None)
 
+
+#: An option that names a task.
+TASK = functools.partial(click.option, "--task", shell_complete=complete_task)
 
 #: The name of one entry.
 NAME = click.argument("name", shell_complete=complete_name)
@@ -185,18 +204,56 @@ def _with_address(app: Celery, error: Exception) -> str:
     return f"{text}; the schedule is looked for in {store.address}, by redisbeater_redis_url, else broker_url"
 
 
+#: What errors advise programs, and what does the same on a command line.
+_ADVICE = {
+    "overlap='allow'": "--overlap allow",
+    "update() changes it, upsert() creates or changes it": "update changes it, create --if-missing leaves it as it is",
+}
+
+
 def error_text(app: Celery, error: Exception) -> str:
-    """Return the text of an error; for a name that does not exist also the nearest one that does."""
-    text = "\nError: ".join(shown(each, MOST_ERROR) for each in (error, *getattr(error, "others", ())))
+    """Return the text of an error, in words of the command line.
+
+    A wrong field has the name of the option that was passed. Of an entry that does not exist it says whether it was
+    deleted, or the nearest name that there is.
+    """
+    text = "\nError: ".join(shown(_as_typed(each), MOST_ERROR) for each in (error, *getattr(error, "others", ())))
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
         store = OperatorStore(app)
+        if error.args[0] in store.deleted():
+            return f"{text}; it was deleted, restore {shown(quoted_argument(error.args[0]))} brings it back"
         names = store.names() if store.count() <= MOST_NAMES else ()
         known = [name for name in names if name != error.args[0]]  # a member without an entry
         if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
             return f"{text}; did you mean {shown(repr(near[0]))}?"
-    if isinstance(error, RunActive):
-        return text.replace("overlap='allow'", "--overlap allow")  # it is written for programs
+    if isinstance(error, (RunActive, EntryExists)):
+        for of_programs, of_commands in _ADVICE.items():
+            text = text.replace(of_programs, of_commands)
     return text
+
+
+#: A path such as ``$.schedule.every``: the field, and the place in its value.
+_PATH = re.compile(r"\$\.(\w+)\.?(.*)", re.DOTALL)
+
+
+def _as_typed(error: Exception) -> str:
+    """Return the text of an error; the path of a field becomes the option or argument that was passed for it."""
+    found = _PATH.fullmatch(error.path) if isinstance(error, InvalidEntry) else None
+    if not isinstance(error, InvalidEntry) or found is None:
+        return str(error)
+    context, (head, place) = click.get_current_context(), found.groups()
+    passed = {
+        str(each.name): each.opts[0] if isinstance(each, click.Option) else each.human_readable_name.rstrip(".")
+        for each in context.command.params
+        if each.name and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+    }
+    if head in ("schedule", "options") and place in passed:
+        head, place = place, ""
+    words = SCHEDULE_WORDS if head == "schedule" else (FIELDS[head].word if head in FIELDS else head, f"{head}s")
+    if given := ", ".join(passed[word] for word in words if word in passed):
+        return f"{given}{place and f' {place}'}: {error.problem}"
+    is_typed = context.command.name == "create" and "json_file" not in passed  # nothing else can be wrong
+    return str(error).removeprefix("$.") if is_typed else str(error)
 
 
 def error_of(app: Celery, name: str, error: Exception) -> str:

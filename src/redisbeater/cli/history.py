@@ -54,7 +54,7 @@ from redisbeater.times import clock_words, date_words, relative_words, span_word
 #: The longest time between two looks with ``--follow``: lines of a log come without an event.
 LOOK_SECONDS = 2.0
 
-_COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "NOTE", "ID")
+_COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "ID", "NOTE")
 
 
 @redisbeater.command()
@@ -155,8 +155,8 @@ def _of_run(item: Run, view: View, zone: tzinfo) -> Sequence[str]:
         "" if length is None else span_words(length),
         item.worker,
         str(item.attempt),
-        note_words(item, view.now),
         item.id,
+        note_words(item, view.now),
     )
 
 
@@ -167,7 +167,7 @@ def _of_line(line: LogLine, view: View, zone: tzinfo) -> Sequence[str]:
         note += f", {line.count:,} times since {_clock(line.first, view, zone)}" if line.count > 1 else ""
     else:
         note = line_words(line, lambda moment: _clock(moment, view, zone)).removeprefix(line.what).lstrip(": ")
-    return (_clock(line.last, view, zone), "", line.what, "", "", "", "", note, "")
+    return (_clock(line.last, view, zone), "", line.what, "", "", "", "", "", note)
 
 
 def _clock(moment: datetime | None, view: View, zone: tzinfo) -> str:

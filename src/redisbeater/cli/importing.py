@@ -73,13 +73,15 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         with Progress("read") as progress:
             work.read(progress)
         undo: list[str] = []
+        still: list[str] = []
         if dry_run:
             _compare(work)
         elif imported := _write(work, yes):
             undo.append(_line(app, "delete", "--", *imported))
+            still = work.still_enabled() if disable_source else []
             if disable_source and (disabled := work.disable_source()):
                 undo.append(_line(app, "import", source.name, *source.place, "--enable-source", "--", *disabled))
-        print_lines([_json(source, work, undo)] if as_json else _import_lines(work, undo))
+        print_lines([_json(source, work, undo, still)] if as_json else _import_lines(source, work, undo, still))
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
 
@@ -176,10 +178,12 @@ def _line(app: Celery, *words: str) -> str:
     return shlex.join(["celery", "-A", name, "redisbeater", *where, *words])
 
 
-def _import_lines(work: Import, undo: Sequence[str]) -> Iterator[str]:
+def _import_lines(source: Source, work: Import, undo: Sequence[str], still: Sequence[str]) -> Iterator[str]:
     yield from aligned_heads([(each.name, _schedule(each)) for each in work.entries], map(_outcome, work.entries))
     counts = [(state, len(work.of_state(state))) for state in _STATES]
     yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"
+    if still:
+        yield f"still enabled in {source.name}, where only its own beat runs them: {', '.join(map(shown, still))}"
     yield from (f"{word}: {line}" for word, line in zip(("to undo", "then"), undo))
 
 
@@ -213,9 +217,9 @@ def _comparison(found: Comparison) -> str:
     return f"next {found.compared:,} fire {'time' if found.compared == 1 else 'times'}: the same"
 
 
-def _json(source: Source, work: Import, undo: Sequence[str]) -> str:
+def _json(source: Source, work: Import, undo: Sequence[str], still: Sequence[str]) -> str:
     entries = [_as_dict(entry) for entry in work.entries]
-    return printable_json({"source": source.name, "entries": entries, "undo": undo}, indent=2)
+    return printable_json({"source": source.name, "entries": entries, "still_enabled": still, "undo": undo}, indent=2)
 
 
 def _as_dict(entry: ImportedEntry) -> dict[str, Any]:

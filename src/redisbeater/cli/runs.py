@@ -141,6 +141,9 @@ FOR_EVER = timedelta.max
 @click.option("--at", type=MOMENT, help="The fire time in the header of the run; default: now.")
 @OVERLAP
 @click.option(
+    "--task-id", help="The id of the run: the same command within 24 hours sends nothing if the run was sent."
+)
+@click.option(
     "--wait",
     is_flag=False,
     flag_value=FOR_EVER,
@@ -160,6 +163,7 @@ def trigger(
     kwargs: dict[str, Any] | None,
     at: Moment | None,
     overlap: OverlapWord | None,
+    task_id: str | None,
     wait: timedelta | None,
     note: str,
     by: str,
@@ -176,7 +180,10 @@ def trigger(
       celery -A proj redisbeater trigger report --kwargs '{"pages": 5}' --note "for the board"
       celery -A proj redisbeater trigger report --at "yesterday 09:00"
       celery -A proj redisbeater trigger report --overlap skip --wait 10m
+      celery -A proj redisbeater trigger report --task-id order-4711
     """
+    if task_id is not None and len(names) > 1:
+        raise BadInput(f"--task-id is the id of one run, and {len(names):,} entries are named; name one")
     context, store = Context.of(app), ScheduleStore(app)
     if wait is not None:
         check_tracked(context)
@@ -186,19 +193,25 @@ def trigger(
         scheduled_for = None if at is None else at.read(store.clock(), zone_of(app, name), is_past=True)
         try:
             ids[name] = store.trigger(
-                name, args=args, kwargs=kwargs, scheduled_for=scheduled_for, overlap=overlap, by=by, note=note
+                name,
+                args=args,
+                kwargs=kwargs,
+                scheduled_for=scheduled_for,
+                overlap=overlap,
+                task_id=task_id,
+                by=by,
+                note=note,
             )
         except SendFailed as exc:
             raise click.ClickException(str(exc)) from exc
         return ids[name]
 
-    def words(name: str) -> str:
+    def trigger_one(name: str) -> tuple[str, Mapping[str, Any]] | None:
         run_id = send(name)
-        if not as_json:
-            return f"triggered, task id {run_id}"
-        return "" if wait is not None else printable_json({"name": name, "id": run_id})
+        is_said_later = as_json and wait is not None
+        return None if is_said_later else (f"triggered, task id {run_id}", {"id": run_id})
 
-    for_each(app, names, words, shows_name=not as_json)
+    for_each(app, names, trigger_one, as_json=as_json)
     if wait is not None:
         _wait(store, ids, wait, context, as_json=as_json)
 

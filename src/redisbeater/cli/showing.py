@@ -11,6 +11,7 @@ from celery import Celery
 
 from redisbeater.cli.group import (
     NAME,
+    TASK,
     WATCH,
     WORDS,
     BadInput,
@@ -181,7 +182,7 @@ def _policy(name: str, value: Any) -> str:
 
 @redisbeater.command("list")
 @click.option("--prefix", default="", help="Show only entries whose name begins with this text.")
-@click.option("--task", help="Show only entries of this task.")
+@TASK(help="Show only entries of this task.")
 @labelled
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
 @click.option("--queue", help="Show only entries whose options name this queue.")

@@ -14,6 +14,7 @@ from celery import Celery
 from redisbeater.cli.files import read_export
 from redisbeater.cli.group import (
     MOMENT,
+    TASK,
     BadInput,
     Moment,
     Times,
@@ -56,7 +57,7 @@ _HERD = 100
     help="What each bar of the drawing stands for.",
 )
 @click.option("--prefix", default="", help="Only entries whose name begins with this text.")
-@click.option("--task", help="Only entries of this task.")
+@TASK(help="Only entries of this task.")
 @click.option(
     "--file",
     metavar="FILE",

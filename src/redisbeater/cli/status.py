@@ -24,7 +24,7 @@ from redisbeater.cli.group import (
 )
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import watched
-from redisbeater.display import printable_json, shown
+from redisbeater.display import json_form, printable_json, shown
 from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.status import Status
@@ -236,9 +236,10 @@ _by = click.option("--by", default="", help="Who; default: user and host.")
 )
 @_note
 @_by
+@as_json
 @times
 @command
-def pause(app: Celery, until: Moment | None, note: str, by: str, times: Times) -> None:
+def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, times: Times) -> None:
     """Pause the whole schedule: no beat sends anything until it is resumed.
 
     Waits until what is being sent has been sent. Entries keep their states.
@@ -253,7 +254,12 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, times: Times) -
     if until is not None:
         local = times._replace(is_utc=False).view()
         end = until.read(local.now, local.zone)
-    begun = ScheduleStore(app).pause(note, by, end)
+    before, begun = ScheduleStore(app).is_paused, ScheduleStore(app).pause(note, by, end)
+    if as_json:
+        click.echo(printable_json({**begun.as_dict(), "still_claimed": begun.still_claimed}, indent=2))
+        return
+    if before is not None:
+        click.echo(f"this replaces the pause before it: {pause_words(before, view)}")
     click.echo(f"{pause_words(begun, view)}; what comes up meanwhile waits, and runs afterwards, {POLICIES}")
     if begun.still_claimed:
         entries = "1 entry is" if begun.still_claimed == 1 else f"{begun.still_claimed:,} entries are"
@@ -263,8 +269,9 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, times: Times) -
 @redisbeater.command()
 @_note
 @_by
+@as_json
 @command
-def resume(app: Celery, note: str, by: str) -> None:
+def resume(app: Celery, note: str, by: str, as_json: bool) -> None:
     """End the pause of the whole schedule.
 
     \b
@@ -272,7 +279,9 @@ def resume(app: Celery, note: str, by: str) -> None:
       celery -A proj redisbeater resume --note "database is back"
     """
     ended = ScheduleStore(app).resume(note, by)
-    if ended.pause is None:
+    if as_json:
+        click.echo(printable_json(json_form(ended), indent=2))
+    elif ended.pause is None:
         click.echo("the schedule is not paused")
     elif ended.held:
         entries = "1 entry has" if ended.held == 1 else f"{ended.held:,} entries have"

@@ -34,7 +34,7 @@ _COLUMNS = (
     "TASK",
 )
 
-#: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
+#: Characters in a column of a table at most, but for the last: one long name must not pad every row. JSON has all.
 MOST_CELL = 80
 
 #: The columns that are cut where a terminal is too narrow, the first one first, and the characters that stay of each.
@@ -105,7 +105,7 @@ def table(found: Sequence[EntryView], view: View) -> list[str]:
 
 def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Return lines of cells as aligned columns, cut to a width; the first line has the names of the columns."""
-    cells = [[shown(cell, MOST_CELL) for cell in line] for line in lines]
+    cells = [[*(shown(cell, MOST_CELL) for cell in line[:-1]), shown(line[-1])] for line in lines]
     widths = [max(map(columns_of, column)) for column in zip(*cells)]
     if width is not None:
         widths = _narrowed(lines[0], widths, width)

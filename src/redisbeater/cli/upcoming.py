@@ -146,12 +146,16 @@ def _run_lines(runs: Sequence[UpcomingRun], view: View, *, is_of_all: bool) -> l
 
 def _run_line(run: UpcomingRun, view: View) -> tuple[str, str, str, str, str, str]:
     local = run.fire_time if view.is_utc else run.local
-    delay = "" if run.due_at == run.fire_time else f"{(run.due_at - run.fire_time).total_seconds():.1f} s later"
     return (
         f"{run.fire_time:%Y-%m-%d %H:%M:%S}",
         f"{date_words(local)} {local:%H:%M:%S %Z}",
         relative_words(run.fire_time, view.now).removeprefix("in "),
         run.name,
-        delay,
+        delay_words(run),
         run.note,
     )
+
+
+def delay_words(run: UpcomingRun) -> str:
+    """Return how long after its fire time a run is sent, by its jitter; an empty text without one."""
+    return "" if run.due_at == run.fire_time else f"{(run.due_at - run.fire_time).total_seconds():.1f} s later"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ from celery import Celery
 
 from redisbeater.cli.group import (
     NAME,
+    TASK,
     BadInput,
     Times,
     as_json,
+    ask,
     authored,
     command,
     complete_file,
+    complete_task,
+    completing,
+    error_text,
     print_lines,
     read_label_changes,
     redisbeater,
@@ -28,6 +34,8 @@ from redisbeater.cli.group import (
     times,
 )
 from redisbeater.cli.table import View
+from redisbeater.cli.terminal import is_terminal
+from redisbeater.cli.upcoming import delay_words
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -36,6 +44,8 @@ from redisbeater.management.edit_report import EditReport, value_words
 from redisbeater.management.entry_words import (
     JSON_WORDS,
     OPTION_WORDS,
+    UNSETTABLE,
+    EntryWords,
     default_of,
     fields_of_entry,
 )
@@ -46,10 +56,12 @@ from redisbeater.model.fields import (
     Field,
     Flag,
     Labels,
+    Word,
+    Zone,
 )
 from redisbeater.schedules import describe
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
-from redisbeater.schedules.zones import read_zone
+from redisbeater.schedules.zones import read_zone, zone_names
 from redisbeater.times import clock_words, date_words, relative_words
 
 #: Bytes of a file at most: more than one entry may have.
@@ -62,6 +74,7 @@ _OTHERS = (
     click.option("--priority", metavar="NUMBER", help="Priority of the runs."),
     click.option("--disabled", is_flag=True, help="Do not run until it is enabled."),
     click.option("--dry-run", is_flag=True, help="Check it, show what would be done, and write nothing."),
+    click.option("--yes", is_flag=True, help="Do not ask whether an --at that has passed is meant."),
     authored,
     as_json,
     times,
@@ -75,6 +88,7 @@ class EntryOptions:
     Attributes:
         options: the texts of the definition by the names of their options; None for one that was not passed.
         dry_run: whether nothing is written.
+        yes: whether a time of ``--at`` that has passed is meant.
         author: ``note`` and ``by`` of the change.
         as_json: whether JSON is printed.
         times: how times are shown.
@@ -82,9 +96,26 @@ class EntryOptions:
 
     options: dict[str, Any]
     dry_run: bool
+    yes: bool
     author: dict[str, Any]
     as_json: bool
     times: Times
+
+    def confirm(self, schedule: Any, words: EntryWords) -> None:
+        """Ask whether a time of ``--at`` is meant that has passed: its run is sent at once, and a year is soon wrong.
+
+        Raises:
+            BadInput: nobody can be asked.
+        """
+        if self.yes or self.dry_run or self.options["at"] is None:
+            return
+        view, moment = self.times.view(), schedule.fire_time(words.zone)
+        if moment < view.now - MOST_PASSED:
+            ago = f"{date_words(moment.astimezone(words.zone))} has passed, {relative_words(moment, view.now)}"
+            text = f"--at: {ago}; its run would be sent at once"
+            if not is_terminal(sys.stdin):
+                raise BadInput(f"{text}. If that is meant, pass --yes")
+            ask(f"{text}. Go on?")
 
     @property
     def words(self) -> dict[str, Any]:
@@ -109,7 +140,7 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
         options = {name: passed.pop(name) for name in (*SCHEDULE_WORDS, *OPTION_WORDS, *WORDS)}
         options.update(labels=options["labels"] or None, enabled=False if passed.pop("disabled") else None)
         author = {name: passed.pop(name) for name in ("note", "by")}
-        shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "times")}
+        shared = {name: passed.pop(name) for name in ("dry_run", "yes", "as_json", "times")}
         function(app, EntryOptions(options=options, author=author, **shared), **passed)
 
     for option in reversed(_OTHERS):
@@ -136,6 +167,12 @@ def _option(field: Field) -> Callable[..., Any]:
             )
         case JSON():
             return click.option(option, word, metavar="JSON", help=f"{field.help} In quotes, or @file.")
+        case Word():
+            words = [str(choice) for choice in field.kind.choices]
+            completed, metavar = completing(lambda: words), f"[{'|'.join(words)}]"
+            return click.option(option, word, metavar=metavar, shell_complete=completed, help=field.sentence)
+        case Zone():
+            return click.option(option, word, metavar="ZONE", shell_complete=completing(zone_names), help=field.help)
         case kind:
             return click.option(option, word, metavar=type(kind).__name__.upper(), help=field.help)
 
@@ -158,13 +195,16 @@ def read_at(path: str, option: str) -> str:
         raise BadInput(f"{option} {shown(path)}: is no UTF-8 text: {exc}") from exc
 
 
+#: A time that has passed by less is ``now``.
+MOST_PASSED = timedelta(minutes=1)
+
 #: How many runs of a new entry are shown.
 SHOWN_RUNS = 3
 
 
 @redisbeater.command()
 @click.argument("name", required=False)
-@click.argument("task", required=False)
+@click.argument("task", required=False, shell_complete=complete_task)
 @click.option(
     "--json-file",
     metavar="FILE",
@@ -189,7 +229,9 @@ def create(
     if json_file is not None:
         wanted = _from_file(store, name, task, json_file, given.options)
     else:
-        wanted = _from_options(store, name, task, given.words)
+        words = store.words(given.words)
+        wanted = _from_options(store, name, task, words)
+        given.confirm(wanted.schedule, words)
     fields: Any = fields_of_entry(wanted)
     try:
         entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=given.dry_run, **given.author, **fields)
@@ -208,15 +250,16 @@ def _from_file(
     """Return the entry of a file that holds its whole definition, perhaps without a name."""
     if task is not None or any(value is not None for value in options.values()):
         raise BadInput("--json-file has the whole definition; pass no other part of it but the name")
-    return store.read_definition(read_at(path, "--json-file"), name or "")
+    try:
+        return store.read_definition(read_at(path, "--json-file"), name or "")
+    except InvalidEntry as exc:
+        raise BadInput(f"{shown(path)}: {shown(exc)}") from exc
 
 
-def _from_options(
-    store: OperatorStore, name: str | None, task: str | None, words: dict[str, Any]
-) -> RedisScheduleEntry:
+def _from_options(store: OperatorStore, name: str | None, task: str | None, words: EntryWords) -> RedisScheduleEntry:
     if not name or not task:
         raise BadInput("expected NAME and TASK, or --json-file FILE")
-    return store.draft(name, task, store.words(words))
+    return store.draft(name, task, words)
 
 
 def _show_created(
@@ -246,7 +289,8 @@ def _draft_facts(
     if not runs:
         yield "next runs", "none: the entry is disabled" if not entry.enabled else "none"
     for number, run in enumerate(runs):
-        note = f"   {run.note}" if run.note else ""
+        delay = delay_words(run)
+        note = "".join(f"   {each}" for each in (delay and f"sent {delay}", run.note) if each)
         yield "" if number else "next runs", f"{_moment(run, view)}   {relative_words(run.fire_time, view.now)}{note}"
     if change is not None and all(run.fire_time != change.fire_time for run in runs):
         yield "clocks", f"{_moment(change, view)}   {change.note}"
@@ -266,7 +310,7 @@ def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
 @redisbeater.command()
 @NAME
 @click.argument("new")
-@click.option("--task", help="The task to run.")
+@TASK(help="The task to run.")
 @command
 @definition_options
 def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | None) -> None:
@@ -282,6 +326,7 @@ def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | N
     fields, options = words.fields(), words.task_options()
     if "labels" in fields:
         fields["labels"] = _with_labels(store.get(name), fields["labels"])
+    given.confirm(fields.get("schedule"), words)
     entry = store.copy(name, new, task_options=options, dry_run=given.dry_run, **given.author, **fields)
     _show_created(store, app, entry, given, like=f" like {shown(name)}")
 
@@ -293,8 +338,14 @@ def _with_labels(entry: RedisScheduleEntry, changes: Mapping[str, str]) -> dict[
 
 @redisbeater.command()
 @NAME
-@click.option("--task", help="The task to run.")
-@click.option("--unset", multiple=True, metavar="FIELD", help="Set a field back to what it is without the option.")
+@TASK(help="The task to run.")
+@click.option(
+    "--unset",
+    multiple=True,
+    metavar="FIELD",
+    shell_complete=completing(lambda: UNSETTABLE),
+    help="Set a field back to what it is without the option.",
+)
 @click.option("--if-version", metavar="VERSION", help="Only if show still has this version of the entry.")
 @command
 @definition_options
@@ -317,10 +368,14 @@ def update(
         entry = store.get(name)
         if_version = if_version or entry.version  # whoever changes the labels in the meantime is not undone
         fields["labels"] = _with_labels(entry, fields["labels"])
+    given.confirm(fields.get("schedule"), words)
     for word in unset:
-        field, value = default_of(word)
+        try:
+            field, value = default_of(word)
+        except InvalidEntry as exc:
+            raise BadInput(f"--unset {shown(word)}: {exc.problem}") from exc
         if field in fields or field in task_options:
-            raise BadInput(f"$.{field}: is set and unset at once")
+            raise BadInput(f"--unset {shown(word)}: is set at once")
         (task_options if value is None and field in OPTION_WORDS else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")
@@ -331,12 +386,12 @@ def update(
     except InvalidEntry as exc:
         if (answer := store.why(name)).verdict != "broken":
             raise
-        raise BadInput(f"{shown(exc)}. {answer.advice}") from exc
+        raise BadInput(f"{error_text(app, exc)}. {answer.advice}") from exc
     if given.as_json:
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
         print_lines(_report_lines(report, given.times.view(), dry_run=given.dry_run))
-    if any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed):
+    if any(field.partition(".")[0] in ("task", "args", "kwargs", "once") for field in report.changed):
         _warn_of_task(store, report.entry)
 
 

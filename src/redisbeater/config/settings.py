@@ -247,7 +247,8 @@ class Config:
         "SIGTERM",
         values.optional(values.read_signal),
         "the name of a signal, such as 'SIGTERM', or None",
-        "The signal that ends a run that is stopped, where the worker's pool can. None: only its task is asked.",
+        "The signal that ends a run that is stopped, where the worker's pool can. None: its task is asked "
+        "alone, and ends by itself where it asks ``stop_requested()``.",
     )
     run_results: bool = _setting(
         False,
@@ -418,6 +419,11 @@ _SUCCEEDED = ("redis_url", "redis_options", "redis_use_ssl", "lock_key", "lock_t
 _DEFAULT_KEY_PREFIX = "redbeat:"
 
 
+def redbeat_prefix(app: Celery) -> str:
+    """Return the prefix of RedBeat's keys, by its own setting or its default."""
+    return dict(given_settings(app, _REDBEAT_PREFIX)).get("key_prefix") or _DEFAULT_KEY_PREFIX
+
+
 def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
     """Return the names of RedBeat's settings that an app has, and what to set instead; nothing if that is set.
 
@@ -426,5 +432,5 @@ def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
     theirs, ours = dict(given_settings(app, _REDBEAT_PREFIX)), dict(given_settings(app))
     settings = [f"{PREFIX}{name} as {_REDBEAT_PREFIX}{name}" for name in _SUCCEEDED if name in theirs.keys() - ours]
     if theirs and "key_prefix" not in ours:
-        settings.append(f"{PREFIX}key_prefix = {theirs.get('key_prefix') or _DEFAULT_KEY_PREFIX!r}")
+        settings.append(f"{PREFIX}key_prefix = {redbeat_prefix(app)!r}")
     return (sorted(_REDBEAT_PREFIX + name for name in theirs), settings) if settings else ([], [])

@@ -67,12 +67,25 @@ def root_of(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
+def is_live(request: Request) -> bool:
+    """Return whether an open page asks by itself, as something has changed."""
+    return request.headers.get("X-Redisbeater-Live") == "1"
+
+
 def here(request: Request) -> str:
     """Return the address of a request as links have it: below the mount, though a proxy has cut that off.
 
-    That of a page that answers a form is the first page: its own cannot be asked for again.
+    That of a page that answers a form is the first page: its own cannot be asked for again. An open list asks for its
+    rows by their names, which are not in its own address.
     """
-    return f"{root_of(request)}/" if request.method == "POST" else address_of(request)
+    if request.method == "POST":
+        return f"{root_of(request)}/"
+    address = address_of(request)
+    path, _, query = address.partition("?")
+    if not query or path != f"{root_of(request)}/" or not is_live(request):
+        return address
+    own = "&".join(part for part in query.split("&") if not part.startswith("name="))
+    return f"{path}?{own}" if own else path
 
 
 def address_of(request: Request) -> str:

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from redisbeater.host_name import is_rebindable, named_host
+from redisbeater.config.urls import is_rebindable, named_host
 
 #: A failure counts for so many seconds.
 SECONDS = 60.0

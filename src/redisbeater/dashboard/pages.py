@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from redisbeater.dashboard.address import is_secure, root_of
+from redisbeater.dashboard.address import is_live, is_secure, root_of
 from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.site import Clock
 from redisbeater.exceptions import StoreError
@@ -82,7 +83,7 @@ class PageRequest:
     @property
     def is_live(self) -> bool:
         """Whether an open page asks by itself, as something has changed."""
-        return self.request.headers.get("X-Redisbeater-Live") == "1"
+        return is_live(self.request)
 
     @property
     def wants_json(self) -> bool:
@@ -129,6 +130,9 @@ SECONDS, UNDO_SECONDS = 30, 3600
 #: Entries that are undone together at most, and the bytes that Redis keeps for it.
 MOST_UNDONE, MOST_BYTES = 10_000, 1_000_000
 
+#: What a name needs at most, besides itself, for its version and until when it was disabled.
+STATE_BYTES = 60
+
 #: The remark on a change that is too large to be undone.
 TOO_MUCH = " This cannot be undone: it was too much to keep."
 
@@ -140,10 +144,43 @@ class Undo:
     Attributes:
         verb: the change of entries that does, or ``edit``.
         former: by name what the entries had; of an edit the fields of its form.
+        done: how many entries are undone already, where that takes more than one form.
+        errors: why others were not, by name.
     """
 
     verb: str
     former: Mapping[str, Any]
+    done: int = 0
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """A change of many entries that one form after the other makes, each for some seconds: what is left of it.
+
+    Attributes:
+        verb: the change.
+        names: the entries that are left, of those that matched at the question: the change may change what matches.
+        done: how many were changed.
+        errors: why others were not, by name.
+        former: what undoes it, as :class:`Undo` has it; None: that is too much to keep.
+    """
+
+    verb: str
+    names: Sequence[str]
+    done: int = 0
+    errors: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, Any] | None = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many entries the change is about."""
+        return len(self.names) + self.done + len(self.errors)
+
+
+def is_too_much(names: Collection[str]) -> bool:
+    """Return whether the change of so many entries cannot be undone, as Redis would have to keep too much."""
+    return len(names) > MOST_UNDONE or sum(len(json.dumps(name)) + STATE_BYTES for name in names) > MOST_BYTES
 
 
 #: What a message tells: that all of it was done, that there is something to know, or that it was not done.
@@ -176,8 +213,8 @@ async def flash(req: PageRequest, response: Response, text: str, undo: Undo | No
 
 async def read_flash(req: PageRequest) -> Flash | None:
     """Return the flash message for a page, or None; an open page that draws itself again gets none."""
-    headers, flash_id = req.request.headers, req.request.cookies.get(_cookie(req), "")
-    if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
+    flash_id = req.request.cookies.get(_cookie(req), "")
+    if not flash_id or req.is_live or req.request.headers.get("HX-Request") == "true":
         return None
     found = await _read(req, flash_id)
     if found is None:
@@ -196,16 +233,40 @@ async def read_undo(req: PageRequest, undo_id: str) -> Undo | None:
     return Undo(**found["undo"]) if found and found["undo"] else None
 
 
-async def keep_undo(req: PageRequest, undo_id: str, undo: Undo | None) -> None:
-    """Keep the rest of an undo, or forget the undo if nothing is left."""
+async def keep_undo(req: PageRequest, undo: Undo | None, undo_id: str = "") -> str:
+    """Keep an undo, or the rest of one, or forget it if nothing is left. Return its id."""
+    undo_id = undo_id or secrets.token_urlsafe(16)
     if undo is None:
         await run_in_threadpool(req.site.page_keys.forget_undo, undo_id)
     else:
         await _keep(req, undo_id, _record(req, "", undo), UNDO_SECONDS)
+    return undo_id
 
 
-def _record(req: PageRequest, text: str, undo: Undo | None, tone: Tone = "good") -> str:
-    return json.dumps({"by": req.user.name, "text": text, "tone": tone, "undo": undo and asdict(undo)})
+async def read_rest(req: PageRequest, verb: str, rest_id: str) -> Rest:
+    """Return the rest of a change that this person has begun with this verb.
+
+    Raises:
+        HTTPException: 409, all of it is done, or its hour is over.
+    """
+    found = await _read(req, rest_id)
+    if not found or found.get("rest", {}).get("verb") != verb:
+        raise HTTPException(409, "all of this is done, or it was begun more than an hour ago: select the entries again")
+    return Rest(**found["rest"])
+
+
+async def keep_rest(req: PageRequest, rest: Rest | None, rest_id: str = "") -> str:
+    """Keep what is left of a change, or forget it if nothing is. Return its id."""
+    rest_id = rest_id or secrets.token_urlsafe(16)
+    if rest is None:
+        await run_in_threadpool(req.site.page_keys.forget_undo, rest_id)
+    else:
+        await _keep(req, rest_id, _record(req, "", None, rest=asdict(rest)), UNDO_SECONDS)
+    return rest_id
+
+
+def _record(req: PageRequest, text: str, undo: Undo | None, tone: Tone = "good", **more: Any) -> str:
+    return json.dumps({"by": req.user.name, "text": text, "tone": tone, "undo": undo and asdict(undo), **more})
 
 
 async def _keep(req: PageRequest, flash_id: str, record: str, seconds: int) -> None:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.simulation import Band, Peak, Simulation
-from redisbeater.model.run import FAILED, STATES, RunBrief, State
+from redisbeater.model.run import FAILED, KEPT_BRIEFS, STATES, RunBrief, State
 from redisbeater.times import EPOCH, date_words, span_words
 
 logger = get_logger(__name__)
@@ -153,9 +154,9 @@ class Timeline(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The runs of one entry, how many are to come, the same as a sentence, and when the next one is."""
+    """The runs of an entry, or of each of a family, how many are to come, the same in words, and when the next is."""
 
-    name: str
+    band: Band
     marks: Sequence[Mark]
     runs: int
     words: str
@@ -398,7 +399,7 @@ def lane(band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis) -
     following = EPOCH + timedelta(seconds=due[0]) if due else None
     coming = f"{_runs(number)} to come" + (f", next {_day_and_time(following, zone)}" if following else "")
     past = _bars_words([run for run in runs if run.moment is None or run.moment >= axis.begin], zone) if runs else ""
-    return Lane(band.name, marks, number, ", ".join(filter(None, (past, coming))), following)
+    return Lane(band, marks, number, ", ".join(filter(None, (past, coming))), following)
 
 
 class Weeks(NamedTuple):
@@ -429,6 +430,7 @@ def _height(seconds: float | None) -> int:
     return LOWEST + round((HIGHEST - LOWEST) * min(share, 1.0))
 
 
+@lru_cache(KEPT_BRIEFS)
 def _run_words(run: RunBrief, zone: tzinfo) -> str:
     when = ""
     if run.moment is not None:

@@ -23,11 +23,11 @@ from starlette.responses import RedirectResponse
 from starlette.routing import Mount, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from redisbeater.config.urls import is_loopback
 from redisbeater.dashboard.address import TRUSTED_PROXIES, network_of, read_networks
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import ALL, Auth, User, basic, header, read_passwords, token
 from redisbeater.dashboard.defences import Defences
-from redisbeater.host_name import is_loopback
 
 #: How long the head of a request may take, from the begin of its connection, or from the answer before it, on.
 HEAD_SECONDS = 10.0

@@ -88,6 +88,27 @@ def value(found: Any, field: str) -> str:
     return BLANK if found == BLANK else value_words(found)
 
 
+#: How the words of a schedule become those of a line in a list: a pattern of them, and what stands there instead.
+SHORTER = (
+    (r"^at (.+) every day", r"\1 daily"),
+    (r"^at (\d\d) minutes past every hour", r"hourly at :\1"),
+    (r"^at (\d\d:\d\d.*?) on ", r"\1 "),
+    (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*day\b", r"\1"),
+    (r", (?:\w+/)+(\w+)$", r", \1"),
+)
+
+#: The longest text of a schedule in a list; where its words are longer, a cron says it in less.
+LONGEST_SCHEDULE = 48
+
+
+def schedule(found: EntryView) -> str:
+    """Return when an entry runs, for a line of a list: ``09:00 Mon to Fri, Vienna``."""
+    text = found.brief or found.schedule
+    for pattern, short in SHORTER:
+        text = re.sub(pattern, short, text)
+    return found.cron if found.cron and len(text) > LONGEST_SCHEDULE else text
+
+
 class Outcome(NamedTuple):
     """What a list shows of an entry: a word, its tone, and what there is to say of it."""
 

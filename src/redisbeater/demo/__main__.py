@@ -29,7 +29,9 @@ START_TIMEOUT_SECONDS = 60.0
 #: What the log of the demo says who made its entries.
 AUTHOR = "demo"
 
-_FAST, _FLAKY, _SLOW, _OFTEN = ("shop." + name for name in ("import_rows", "call_api", "build", "ping"))
+_FAST, _FLAKY, _SLOW, _OFTEN, _FAILING, _LONG = (
+    "shop." + name for name in ("import_rows", "call_api", "build", "ping", "parse", "transcode")
+)
 
 
 def show_live(stack: contextlib.ExitStack, url: str, port: int, seconds: float) -> int:
@@ -63,20 +65,23 @@ def populate(app: Celery) -> OperatorStore:
     store = OperatorStore(app)
     soon = datetime.now(timezone.utc) + timedelta(hours=3)
     create = _Creating(store)
-    create("warehouse.import", _FAST, 4.0, description="Rows that the shop has sold", args=["orders"])
+    create("orders.parse", _FAILING, 20.0, description="Orders of the partners", labels={"team": "data"})
+    create("warehouse.import", _FAST, 8.0, description="Rows that the shop has sold", args=["orders"])
     create("warehouse.cleanup", _FAST, crontab(minute="*/2"), args=["stale"], labels={"team": "data"})
-    create("rates.fetch", _FLAKY, 5.0, description="Rates of the bank; it often refuses", labels={"team": "finance"})
+    create("rates.fetch", _FLAKY, 10.0, description="Rates of the bank; it often refuses", labels={"team": "finance"})
     create("search.rebuild", _SLOW, 10.0, description="Takes longer than its interval", overlap="skip")
+    if create("video.transcode", _LONG, 600.0, args=["the winter sale"], labels={"team": "media"}):
+        store.trigger("video.transcode", by=AUTHOR)
     create("report.daily", _FAST, crontab(hour="9", minute="0", day_of_week="mon-fri"), timezone="Europe/Vienna")
     create("report.monthly", _FAST, cron("0 6 L * *"), timezone="America/New_York", args=["month"])
-    for number in range(1, 13):
+    for number in range(1, 25):
         args = [f"region {number}"]
         create(f"report.region-{number:02}", _FAST, crontab(hour="3", minute="0"), args=args, labels={"team": "data"})
     create("mail.digest", _FAST, crontab(hour="7-19", minute="30"), jitter=120, labels={"team": "mail"})
-    create("mail.reminders", _OFTEN, 3.0)
+    create("mail.reminders", _OFTEN, 15.0)
     create("campaign.start", _FAST, clocked(soon), description="Once", args=["autumn"])
     create("legacy.export", _FAST, crontab(minute="15"), description="Replaced by warehouse.import")
-    create("tls.check", _OFTEN, 7.0, description="Days until certificates expire")
+    create("tls.check", _OFTEN, 30.0, description="Days until certificates expire")
     if create("billing.dunning", _FAST, crontab(hour="5", minute="45")):
         store.disable("billing.dunning", note="waits for the new texts", by="anna")
     if create("old.sync", _FAST, crontab(minute="*/10")):

@@ -79,6 +79,21 @@ def build() -> None:
     time.sleep(14)
 
 
+@shared_task(name="shop.parse")
+def parse(file: str = "orders.csv") -> None:
+    """Fail always."""
+    rows = {16: "4711;2;19.90", 17: "4712;two;9.90"}
+    for number, row in rows.items():
+        if not row.split(";")[1].isdigit():
+            raise ValueError(f"cannot parse row {number} of {file}")
+
+
+@shared_task(name="shop.transcode")
+def transcode(title: str) -> None:
+    """Take minutes."""
+    time.sleep(240)
+
+
 @shared_task(name="shop.ping")
 def ping() -> str:
     """Return at once."""

@@ -254,7 +254,14 @@ class ClaimDispatch:
         while self._batch.done:
             self._put([job for job in self._batch.done.values() if self._must_leave_before(job)])
             done = list(self._batch.done.values())
-            result = self._commit_once(done)
+            try:
+                proof = Proof(*self._broker.proof()) if any(job.push for job in done) else None
+            except StoreError:
+                raise
+            except Exception as exc:  # redis-py's errors: where the broker is, nobody knows
+                self._put_back([job for job in done if job.push], exc)
+                continue
+            result = self._commit_once(done, proof)
             self._batch.done = {}
             self._put_rest(done, result)
             self._resources.refused_commits.log(result)
@@ -267,8 +274,7 @@ class ClaimDispatch:
             self._send_unproved([job for job in done if job.claimed.name in result.unproved])
             self._reject([job for job in done if job.claimed.name in result.rejected], result)
 
-    def _commit_once(self, done: Sequence[Job]) -> CommitResult:
-        proof = Proof(*self._broker.proof()) if any(job.push for job in done) else None
+    def _commit_once(self, done: Sequence[Job], proof: Proof | None) -> CommitResult:
         commitments = [_commitment(job) for job in done]
         try:
             return self._store.commit(self.claim, commitments, proof=proof, is_retry=self._is_unsure)
@@ -281,11 +287,13 @@ class ClaimDispatch:
         counts, fenced = self._resources.counts, {*result.fenced}
         for job in written:
             name = job.claimed.name
-            if name in fenced and job.push is None:
+            if name in fenced and job.has_left:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
+            elif name in result.unsure:
+                logger.warning("entry %r: Redis did not say whether it was sent, and its lease has ended", name)
             elif name in fenced:
                 logger.warning("entry %r was not sent: its lease has ended, or it was deleted", name)
-        recorded = [job for job in written if job.push is None or job.claimed.name not in fenced]
+        recorded = [job for job in written if job.has_left or job.claimed.name not in fenced]
         record_accepted((PlannedEntry(job) for job in recorded if job.push is not None), self.claim, self._resources)
         counts.count_recorded(recorded)
         counts.sent_apart += sum(len(job.plan.runs) for job in recorded if job.push == ())
@@ -321,14 +329,18 @@ class ClaimDispatch:
         try:
             self._broker.put(command for job in jobs for command in job.push or ())
         except Exception as exc:  # redis-py's errors; which messages have left is unknown
-            for job in jobs:
-                done.pop(job.claimed.key, None)
-                self._batch.mark_in_flight(PlannedEntry(job))
-            self._refusals.retry_one_by_one(exc, None)
+            self._put_back(jobs, exc)
             return
         record_accepted(map(PlannedEntry, jobs), self.claim, self._resources)
         self._resources.counts.sent_apart += sum(len(job.plan.runs) for job in jobs)
         done.update((job.claimed.key, job._replace(push=None)) for job in jobs)
+
+    def _put_back(self, jobs: Iterable[Job], error: Exception) -> None:
+        """Send jobs again that are not committed, as after a flush that has failed."""
+        for job in jobs:
+            self._batch.done.pop(job.claimed.key, None)
+            self._batch.mark_in_flight(PlannedEntry(job))
+        self._refusals.retry_one_by_one(error, None)
 
     def _put_rest(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send the other messages of runs of which only the first came through, by the broker's own connection."""
@@ -342,18 +354,28 @@ class ClaimDispatch:
 
     def _reject(self, jobs: Sequence[Job], result: CommitResult) -> None:
         """Send by another way what the user of the schedule may not put in; release what the broker has refused."""
-        can_put = not self._broker.needs_one_step
-        closed = [job for job in jobs if can_put and lacks_right(StoreError(result.rejected[job.claimed.name]))]
-        self._broker.one_step.closed_keys.update((job.push or ())[0][1] for job in closed)
-        self._put(closed)
+        closed = {job.claimed.name: job for job in jobs if lacks_right(StoreError(result.rejected[job.claimed.name]))}
+        if not self._broker.needs_one_step:
+            for job in closed.values():
+                self._remember_closed((job.push or ())[0][1])
+            self._put([*closed.values()])
+            jobs = [job for job in jobs if job.claimed.name not in closed]
         for job in jobs:
-            if job in closed:
-                continue
             if job.claimed.claim:
                 self._batch.end_catch_up(PlannedEntry(job))
             else:
-                error = MessageRefused(result.rejected[job.claimed.name])
+                why = result.rejected[job.claimed.name]
+                if job.claimed.name in closed:
+                    why = f"{why}; grant the user of the schedule ~{(job.push or ())[0][1]}"
+                error = MessageRefused(why)
                 self._refusals.release_refused(Refusal(error=error, entry=job.claimed))
+
+    def _remember_closed(self, key: str) -> None:
+        """Keep the key of a queue to which the user of the schedule has no right, and log it."""
+        if key not in self._broker.one_step.closed_keys:
+            line = "the schedule's user has no right to the queue %r, its runs leave before their commit; grant it ~%s"
+            logger.warning(line, key, key)
+            self._broker.one_step.closed_keys.add(key)
 
     def _follow_up(self, jobs: Iterable[Job]) -> None:
         """Log entries that were disabled after failures, and keep which runs are to be asked to stop."""
@@ -368,7 +390,7 @@ class ClaimDispatch:
 
 def _rebased(job: Job, definition: str, meta: str, recorded_run: str) -> Job:
     """Return a job on top of an edit. If its messages are captured, and would be others by now, nothing is sent."""
-    if job.push is not None and not job.sends_alike(definition):
+    if job.push and not job.sends_alike(definition):
         job = job.without_runs()
     return job.rebased_on(definition, meta, recorded_run)
 

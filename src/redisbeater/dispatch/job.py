@@ -23,8 +23,8 @@ from redisbeater.model.meta import NEW, Meta, Score
 from redisbeater.model.plan import NO_RUNS, Activity, Plan, plan
 from redisbeater.model.policies import Anchor, OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import FINAL, NewRun, State
-from redisbeater.model.skip import add_skips
+from redisbeater.model.run import FINAL, NewRun, Span, State
+from redisbeater.model.skip import Reason, add_skips
 from redisbeater.schedules.kind import PLANNING, broken_by_code
 from redisbeater.sending.run import make_run, planned_run, task_id
 from redisbeater.store import ClaimedEntry
@@ -160,6 +160,8 @@ class Job(NamedTuple):
     push: tuple[Command, ...] | None = None
     #: The whole job, where more of its runs follow under the same claim.
     whole: Job | None = None
+    #: The fire time of the run that was sent before those of the plan.
+    previous: datetime | None = None
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
@@ -188,6 +190,7 @@ class Job(NamedTuple):
             plan=planned,
             policy=policy,
             tracking=tracking,
+            previous=meta.last_run_at,
         )
 
     def runs(
@@ -205,6 +208,7 @@ class Job(NamedTuple):
             InvalidEntry: args, kwargs or options are nested too deeply to be sent.
         """
         fire_times, definition = self.plan.runs[first:end], self.sent_as or self.definition
+        spans = self._spans()
         runs = [
             make_run(
                 definition,
@@ -216,12 +220,24 @@ class Job(NamedTuple):
                 due_at=self.due_at(fire_time),
                 attempt=0 if self.tracking is None else 1,
                 now=now,
+                span=spans[fire_time],
             )
             for fire_time in fire_times
         ]
         if self.tracking is not None:
             self.tracking.ids.update((fire_time, run.options["task_id"]) for fire_time, run in zip(fire_times, runs))
         return runs
+
+    def _spans(self) -> dict[datetime, Span]:
+        """Return the fire times for which each of its runs stands; those that were coalesced belong to its only one."""
+        buffered, coalesced = self.plan.buffered, 1
+        for skip in self.plan.skipped:
+            coalesced += skip.count if skip.reason is Reason.COALESCED else 0
+        own = self.plan.runs if buffered is None else (*self.plan.runs, buffered.fire_time)
+        return {
+            fire_time: Span(before if before is not None and before < fire_time else None, coalesced)
+            for before, fire_time in zip((self.previous, *own), own)
+        }
 
     def due_at(self, fire_time: datetime) -> datetime:
         """Return when the run of a fire time is due: its jitter may delay it."""
@@ -264,7 +280,7 @@ class Job(NamedTuple):
             is_due_now=False,
         )
         plan = whole.plan._replace(runs=whole.plan.runs[len(self.plan.runs) :], skipped=skipped)
-        return whole._replace(claimed=claimed, meta=meta, plan=plan)
+        return whole._replace(claimed=claimed, meta=meta, plan=plan, previous=self.plan.runs[-1])
 
     def _skipped_text(self) -> str:
         return add_skips(self.claimed.skipped, self.plan.skipped) if self.plan.skipped else self.claimed.skipped
@@ -298,6 +314,11 @@ class Job(NamedTuple):
         )
 
     @property
+    def has_left(self) -> bool:
+        """Whether its runs have left before the commit, by the broker's connection or in a way of their own."""
+        return bool(self.plan.runs) and not self.push
+
+    @property
     def gives_up(self) -> bool:
         """Whether its runs have failed so often in a row that the entry is disabled, and nothing is sent."""
         return self.tracking is not None and self.tracking.gives_up
@@ -319,6 +340,7 @@ class Job(NamedTuple):
         is_alone = self.policy is not None and self.policy.runs_alone
         options = self.context.task_options
         queue = options.routed_queue(sent_as.task, sent_as.args, sent_as.kwargs, sent_as.options) if states else ""
+        spans = self._spans()
         return [
             planned_run(
                 sent_as,
@@ -329,6 +351,7 @@ class Job(NamedTuple):
                 version=tracking.version,
                 queue=queue,
                 is_alone=is_alone,
+                span=spans[fire_time],
             )
             for fire_time, state in states
         ]
@@ -337,7 +360,7 @@ class Job(NamedTuple):
         """Return the lines of the entry's log: what was skipped, and whether it has finished or is disabled."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
-            lines.append(LogLine(what="finished", details={"then": ending.value}))
+            lines.append(LogLine(what="finished", details={"then": "" if ending is OnFinish.KEEP else ending.value}))
         if self.gives_up:
             note = f"{self.claimed.failures} failures in a row"
             lines.append(LogLine(what="disabled", details={"by": "redisbeater", "note": note}))
@@ -351,12 +374,14 @@ class Job(NamedTuple):
 
     def _meta_after(self) -> Meta:
         """Return the meta to store; the stored one itself when nothing changes."""
-        counted = self.plan.counted
-        if not counted:
+        counted, buffered = self.plan.counted, self.plan.buffered
+        if not counted and buffered is None:
             return self.meta.followed_by_score() if self._score_follows_last_run else self.meta
         meta = self.meta
         for fire_time in counted:
             meta = meta.after_run(fire_time)
+        if buffered is not None:  # also one that replaces another, which was counted
+            meta = meta.after_run(buffered.fire_time)._replace(total_run_count=meta.total_run_count)
         if self.keeps_last_run:
             return self.meta._replace(total_run_count=meta.total_run_count)
         return meta

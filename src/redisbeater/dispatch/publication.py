@@ -206,10 +206,13 @@ class Publication:
                 self._slow_tasks.record(planned.task, (ended_at - began_at) / len(planned.runs))
             if not self._publish_batch.needs_flush:
                 self._confirm()
-            is_full = self._publish_batch.size >= MOST_CAPTURED_BYTES
-            if refusal is not None or is_alone or is_full or ended_at >= deadline:
+            if refusal is not None or is_alone or self._is_full or ended_at >= deadline:
                 return refusal
         return None
+
+    @property
+    def _is_full(self) -> bool:
+        return self._publish_batch.size >= MOST_CAPTURED_BYTES
 
     def _must_be_sent_alone(self, planned: PlannedEntry | BrokenEntry) -> bool:
         """Return whether an entry must not share a publish batch: it is slow to send, or its last try failed."""
@@ -231,6 +234,8 @@ class Publication:
         else:
             self._batch.pop_next()
         messages, error = self._publish_runs(planned)
+        if self._is_full and error is None:
+            planned = planned._replace(runs=planned.runs[: len(messages)])
         if messages or not (planned.runs or planned.is_catch_up):
             self._batch.mark_in_flight(PlannedEntry(planned.job, planned.first, planned.runs, messages))
         else:
@@ -241,7 +246,7 @@ class Publication:
         """Publish runs in order. Return the message numbers of each, and the error that ended it early, if any."""
         messages: list[range] = []
         for run in planned.runs:
-            if messages and not self._may_send():
+            if messages and (self._is_full or not self._may_send()):
                 break
             last = self._publish_batch.published
             error = None if planned.was_sent(run) else self._send(run)

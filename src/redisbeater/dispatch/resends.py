@@ -134,9 +134,15 @@ class Resends:
         """Record the runs that were sent. While Redis takes no records the next pass does it, and sends no others."""
         if not self._sent:
             return
+        messages = {each.run.id: (each.taken, each.push) for each in self._sent if each.push}
+        try:
+            proof = Proof(*self._resources.broker.proof()) if messages else None
+        except StoreError:
+            raise
+        except Exception as exc:  # redis-py's errors
+            self._resources.broker.mark_unavailable(exc)
+            return
         sent, self._sent = self._sent, []
-        messages = {each.run.id: (each.taken, each.push) for each in sent if each.push}
-        proof = Proof(*self._resources.broker.proof()) if messages else None
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
                 runs = [each.run for each in sent]
@@ -147,6 +153,7 @@ class Resends:
                 self._sent = sent
             raise
         self._is_unsure = False
+        self._resources.refused_commits.log(result)
         for run, again, _, push in sent:
             if run.id in result.unsent:
                 continue
@@ -162,10 +169,11 @@ class Resends:
         for each in resends:
             if "gone" in why[each.run.id]:
                 continue
+            done = why[each.run.id].get("done", 0)
             try:
-                if self._resources.broker.needs_one_step:
+                if self._resources.broker.needs_one_step and not done:
                     raise MessageRefused(why[each.run.id].get("rejected", self._resources.broker.one_step.why))
-                self._resources.broker.put(each.push or ())
+                self._resources.broker.put((each.push or ())[done:])
             except Exception as exc:  # redis-py's errors
                 self._failed(each.run, exc)
                 continue
@@ -213,7 +221,8 @@ class Resends:
         fire_time = run.fire_time or run.sent_at
         if fire_time is None:
             raise InvalidEntry("fire_time", "is missing")
-        again = run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
+        terms = {"app": self._resources.app, "task_id": run.id, "span": run.span, "attempt": run.attempt}
+        again = run_again(run.name, payload, fire_time, **terms)
         again.options.update(renewed_expiry(again.options.get("expires"), run, now))
         return again
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from redisbeater.display import quoted
 from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import InvalidEntry
@@ -23,7 +22,7 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import SharingCodec
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
-from redisbeater.schedules import ScheduleCodec, Timetable
+from redisbeater.schedules import ScheduleCodec, Timetable, describe
 from redisbeater.schedules.zones import ZoneRules, by_rules, is_in_gap, read_zone, shift_on, to_utc
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH, from_unix
@@ -98,9 +97,15 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
         if definition.disabled_until is not None:
             fire_time = _resumed_after_pause(fire_time, ResolvedPolicy.of(definition, defaults))
         return Score.planned(fire_time, enabled=definition.enabled)
-    if definition.end_at is not None and definition.timetable(defaults.zone).is_past_end(now):
-        raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
-    raise InvalidEntry("$.schedule", f"{quoted(definition.schedule)} never fires again")
+    timetable = definition.timetable(defaults.zone)
+    if definition.end_at is not None and timetable.end_at is not None:
+        if timetable.is_past_end(now):
+            raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
+        if first := definition._replace(end_at=None).timetable(defaults.zone).first(now):
+            bounds = (each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first))
+            raise InvalidEntry("$.end_at", " is before the first fire time, ".join(bounds))
+    words = describe(definition.schedule, timetable.zone)
+    raise InvalidEntry("$.schedule", f"never fires from now on: {words}")
 
 
 def _has_new_end(before: Definition, after: Definition) -> bool:

@@ -48,8 +48,7 @@ class UpcomingRun:
 
     def as_dict(self) -> dict[str, str]:
         """Return the fields as texts, for printing and JSON."""
-        found = json_fields(self)
-        return found if self.due_at != self.fire_time else {**found, "due_at": ""}
+        return json_fields(self)
 
 
 def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[UpcomingRun]:

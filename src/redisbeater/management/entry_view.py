@@ -311,8 +311,13 @@ class EntryView:
             return False
         return abs(run.moment - self.last_run_at) < timedelta(milliseconds=1)  # one is stored as text, one as a number
 
-    def with_runs(self, newest: Sequence[RunBrief]) -> EntryView:
-        """Return it with what became of its newest runs; as it is where runs are not recorded."""
+    def with_runs(self, newest: Sequence[RunBrief], since: datetime | None = None) -> EntryView:
+        """Return it with what became of its newest runs; as it is where runs are not recorded.
+
+        Arguments:
+            newest: its newest runs, the newest first.
+            since: since when they fail; None: the runs tell it, as far as they are kept.
+        """
         if self.snapshot is None or not self.exists or not self.context.config.track_runs:
             return self
         definition = self.stored.definition if self.stored else None
@@ -324,6 +329,7 @@ class EntryView:
             options=definition.options if definition else {},
             last=self.last_run_at,
             due=self.last_due_at,
+            since=since,
             secrets=secrets_of(arguments, self.context.config.redact),
         )
         return replace(self, result=found)
@@ -361,7 +367,8 @@ def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryVi
     if not context.config.track_runs:
         return list(entries)
     newest = newest_runs(context, [entry.name for entry in entries if entry.exists], NEWEST)
-    return [entry.with_runs(newest.get(entry.name, ())) for entry in entries]
+    since = context.redis.runs.failed_since([entry.name for entry in entries if entry.ends.failed_in_a_row])
+    return [entry.with_runs(newest.get(entry.name, ()), since.get(entry.name)) for entry in entries]
 
 
 @dataclass(frozen=True, kw_only=True)

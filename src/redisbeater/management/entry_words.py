@@ -60,7 +60,8 @@ def read_definition(context: Context, text: str, name: str = "") -> RedisSchedul
     check_not_blanked(data, "$", context.config.redact)
     of_entry = name or data.get("name")
     if not isinstance(of_entry, str) or not of_entry:
-        raise InvalidEntry("$.name", "is missing; expected a text")
+        problem = f"expected a text, got {quoted(of_entry)}" if "name" in data else "is missing; expected a text"
+        raise InvalidEntry("$.name", problem)
     definition = Definition.from_text(of_entry, text, context.codec)
     fields = {field: getattr(definition, field) for field in DEFINED}
     return RedisScheduleEntry(**fields, app=context.app).bind(context)
@@ -71,6 +72,10 @@ OPTION_WORDS = ("queue", "priority")
 
 #: What fields are called besides their names.
 _FIELD_OF_WORD = {"label": "labels", **{word: field.name for word, field in WORDS.items() if field.former}}
+
+
+#: The fields and options that can be unset, as people write them behind ``--unset``.
+UNSETTABLE = tuple(word.replace("_", "-") for word in (*WORDS, *OPTION_WORDS))
 
 
 def default_of(word: str) -> tuple[str, Any]:
@@ -86,8 +91,9 @@ def default_of(word: str) -> tuple[str, Any]:
     if name in ("name", "task", "schedule", "enabled", *SCHEDULE_WORDS):
         raise InvalidEntry(f"$.{name}", "cannot be unset; every entry has it")
     if name not in FIELDS:
-        known = [*FIELDS, *_FIELD_OF_WORD, *OPTION_WORDS]
-        raise InvalidEntry(f"$.{name}", f"is not a field that can be unset{did_you_mean(name, known)}")
+        meant = did_you_mean(name, [*FIELDS, *_FIELD_OF_WORD, *OPTION_WORDS])
+        known = meant or f"; those are {', '.join(UNSETTABLE)}"
+        raise InvalidEntry(f"$.{name}", f"is not a field that can be unset{known}")
     return name, FIELDS[name].default
 
 
@@ -151,8 +157,13 @@ class EntryWords:
             value = read(self, text, f"$.{field.name}")
         except InvalidEntry as exc:
             if isinstance(exc.__cause__, JSONDecodeError) and isinstance(field.kind, JSON):
-                raise _not_json(field.name, field.kind, exc.__cause__) from exc
+                place = f" at line {exc.__cause__.lineno}, column {exc.__cause__.colno}" if exc.__cause__.pos else ""
+                raise InvalidEntry(exc.path, f"not valid JSON{place}. {_example(field.kind)}") from exc
             raise
+        if isinstance(field.kind, JSON) and not isinstance(value, field.kind.type):
+            meant = json_text.to_text([value]) if field.kind.type is list else ""
+            advice = f"For one argument write {meant}" if isinstance(value, str) and meant else _example(field.kind)
+            raise InvalidEntry(f"$.{field.name}", f"expected a JSON {field.kind.noun}, got {quoted(text)}. {advice}")
         if not isinstance(field.kind, Labels):  # an empty one removes the label, which is checked when it is removed
             field.check(value)
         return value
@@ -263,10 +274,8 @@ def labels_of(text: str) -> dict[str, str]:
     return labels
 
 
-def _not_json(name: str, kind: JSON, error: JSONDecodeError) -> InvalidEntry:
-    place = f" at line {error.lineno}, column {error.colno}" if error.pos else ""
-    article = "a" if kind.type is list else "an"
-    return InvalidEntry(f"$.{name}", f"not valid JSON{place}. Write {article} {kind.noun}, such as {kind.example}")
+def _example(kind: JSON) -> str:
+    return f"Write {'a' if kind.type is list else 'an'} {kind.noun}, such as {kind.example}"
 
 
 def _read_at(read: Callable[[], Any], path: str) -> Any:

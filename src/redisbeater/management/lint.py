@@ -12,6 +12,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.broker.connection import ANOTHER_SERVER, IN_ONE_STEP, SWITCHED_OFF
+from redisbeater.config.settings import redbeat_prefix
 from redisbeater.context import Context
 from redisbeater.display import json_fields, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
@@ -71,9 +72,6 @@ PIECE = 250
 
 #: Characters of a task with its arguments in a preview.
 MOST_CALL = 500
-
-#: The prefix of a schedule that RedBeat may read as well.
-_REDBEAT_PREFIX = "redbeat:"
 
 #: The rules of entries that cannot be read, by what the reason says; any other is only broken.
 _RULE_OF_REASON = {
@@ -164,7 +162,7 @@ class Linter:
             self._add_result(stored, Ends.from_text(snapshot.ends, snapshot.failures), runs)
         if stored.state != "finished":
             self._add_definition(stored.definition)
-        if context.redis.keys.prefix == _REDBEAT_PREFIX:
+        if context.redis.keys.prefix == redbeat_prefix(context.app):
             self._check_redbeat(snapshot)
         if (course := _course(lambda: course_of(stored, context.defaults, context.codec))) is not None:
             self._courses.append(course)
@@ -208,7 +206,8 @@ class Linter:
     def _check_redbeat(self, snapshot: Snapshot) -> None:
         data: Any = json_text.from_text(snapshot.definition, "$")
         if lacks := redbeat_lacks(data):
-            self._findings.append(Finding.of("no-redbeat", snapshot.name, f"RedBeat cannot read {', '.join(lacks)}"))
+            text = f"RedBeat cannot read {', '.join(lacks)}, and may stop at it: delete it before you go back"
+            self._findings.append(Finding.of("no-redbeat", snapshot.name, text))
 
     def _check_eviction(self) -> None:
         policy = self._context.redis.eviction_policy()

@@ -15,7 +15,7 @@ from redisbeater.config.settings import Config
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.registered import refused_arguments
+from redisbeater.management.registered import once_problem, refused_arguments
 from redisbeater.management.runs.results import EntryResult, Result
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
@@ -53,12 +53,13 @@ RULES: Mapping[str, tuple[str, str]] = {
     "unstable": ("warning", "an entry of which three of the last 30 runs failed, or more"),
     "unstarted": ("warning", "runs that wait in a queue, and no worker has started one for half a minute"),
     "wrong-arguments": ("warning", "arguments that the task does not take, as this app has it"),
+    "no-once-task": ("warning", "once on an entry whose task, as this app has it, is not of the class OnceTask"),
     "own-headers": ("warning", "stored headers of an entry that are not sent, as Celery or beat sets them"),
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "not-in-one-step": ("warning", "runs that could leave in one step with their commit, and do not"),
     "unknown-task": ("hint", "a task that no worker has registered; an error if its last run failed"),
-    "no-redbeat": ("hint", "an entry that RedBeat cannot read, below RedBeat's prefix"),
+    "no-redbeat": ("error", "an entry that RedBeat cannot read, below RedBeat's prefix"),
     "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
     "sentry-interval": ("hint", "an interval, for which Sentry may say missed; only with --sentry"),
 }
@@ -136,9 +137,11 @@ def of_definition(
 
 
 def of_arguments(definition: Definition, app: Celery) -> Iterator[Finding]:
-    """Yield a finding if the task, as the app has it, refuses the arguments."""
+    """Yield the findings on the task, as the app has it: whether it takes the arguments, and heeds ``once``."""
     if refusal := refused_arguments(app, definition.task, definition.args, definition.kwargs):
         yield Finding.of("wrong-arguments", definition.name, refusal)
+    if definition.once and (problem := once_problem(app, definition.task)):
+        yield Finding.of("no-once-task", definition.name, problem)
 
 
 def of_sentry(definition: Definition) -> Iterator[Finding]:

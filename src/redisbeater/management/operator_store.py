@@ -17,7 +17,7 @@ from redisbeater.management.entry_words import EntryWords, FormWords, drafted, f
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
-from redisbeater.management.registered import Signature, signature_of, task_names, task_problem
+from redisbeater.management.registered import Signature, once_problem, signature_of, task_names, task_problem
 from redisbeater.management.runs.history import LEAST_BEGIN, HistoryPage, Recorded, read_history, read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
@@ -75,15 +75,35 @@ class OperatorStore(ScheduleStore):
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
                 ``late``; empty: all.
             results: only entries with one of these results of their runs: ``failed``, ``waiting``, ``unstable``,
-                ``running``, ``ok``, ``never``; empty: all.
+                ``running``, ``late``, ``ok``, ``never``; empty: all.
             sort: ``next``, ``name``, ``last``, ``late`` or ``result``.
 
         Raises:
             ValueError: an argument is not valid.
         """
-        wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
-        asked = checked_states(results, RESULTS_ASKED, "result")
-        return Search(self._context, wanted, states=chosen, results=asked, sort=sort, text=text).page(number, size)
+        search = self._search(
+            text=text, prefix=prefix, task=task, queue=queue, labels=labels, states=states, results=results, sort=sort
+        )
+        return search.page(number, size)
+
+    def changeable_names(self, /, **filters: Any) -> list[str]:
+        """Return the names of all entries that :meth:`views` lists with these filters, but of broken ones, sorted."""
+        found = self._search(**filters).each(None)
+        return sorted(entry.name for entry in found if entry.snapshot and entry.snapshot.definition)
+
+    def _search(
+        self,
+        *,
+        states: str | Collection[str],
+        results: str | Collection[str],
+        task: TaskLike | None,
+        sort: str,
+        text: str,
+        **wanted: Any,
+    ) -> Search:
+        chosen, asked = checked_states(states), checked_states(results, RESULTS_ASKED, "result")
+        selected = Filter(task=as_task(task), **wanted)
+        return Search(self._context, selected, states=chosen, results=asked, sort=sort, text=text)
 
     def names_like(self, text: str) -> list[str]:
         """Return the names of entries with a text in name, task or description, or with a label as ``team=data``."""
@@ -163,10 +183,17 @@ class OperatorStore(ScheduleStore):
         """Return the arguments that a task takes by name, or None if they are not known."""
         return signature_of(self._context.app, task, self._context.config.redact)
 
-    def task_problem(self, entry: RedisScheduleEntry) -> str:
-        """Return why each run of an entry will fail, as far as the tasks of the app tell; else an empty text."""
-        definition = entry.definition()
-        return task_problem(self._context.app, definition.task, definition.args, definition.kwargs)
+    def task_problem(
+        self, entry: RedisScheduleEntry, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> str:
+        """Return why runs of an entry will fail, or one with other arguments, or are not held to ``once``.
+
+        It is empty where nothing is wrong, as far as the tasks of the app tell.
+        """
+        found, app = entry.definition(), self._context.app
+        args, kwargs = found.args if args is None else args, found.kwargs if kwargs is None else kwargs
+        refusal = task_problem(app, found.task, args, kwargs)
+        return refusal or (once_problem(app, found.task) if found.once else "")
 
     def held(self) -> HeldRuns:
         """Return how many fire times have come and not run, as they wait while the schedule is paused."""
@@ -272,6 +299,7 @@ class AsyncOperatorStore(AsyncScheduleStore):
     named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
     names_like = Awaited(OperatorStore.names_like, is_long_read=True)
+    changeable_names = Awaited(OperatorStore.changeable_names, is_long_read=True)
     history_of = Awaited(OperatorStore.history_of, is_long_read=True)
     tasks = Awaited(OperatorStore.tasks)
     signature = Awaited(OperatorStore.signature)

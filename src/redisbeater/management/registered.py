@@ -56,6 +56,14 @@ def task_problem(app: Celery, task: str, args: Sequence[Any], kwargs: Mapping[st
     return f"each run will fail, the task does not take these arguments: {shown(refusal)}" if refusal else ""
 
 
+def once_problem(app: Celery, task: str) -> str:
+    """Return why ``once`` has no effect on the runs of a task, as far as the app has it; else an empty text."""
+    found = app.tasks.get(task) if is_registered(app, task) else None
+    if found is None or getattr(found, "executes_once", False):
+        return ""
+    return f"once has no effect: the class of {shown(task)} is not OnceTask; declare it with base=OnceTask"
+
+
 def import_tasks(app: Celery) -> None:
     """Import the modules of an app, as a worker does, as far as they can be imported here."""
     with suppress(Exception):  # the application's code; a worker that has all it needs may import it

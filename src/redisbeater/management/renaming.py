@@ -51,7 +51,7 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
             announce([new], "renamed", by=author.by, fields=["name"], renamed_from=name)
             return load(context, new)
         if outcome == "EXISTS":
-            raise EntryExists(new)
+            raise EntryExists(new, "choose another name, or delete that entry first")
         if outcome == "NOT_OURS":
             raise context.redis.not_ours(new)
         if outcome == "ABSENT":
@@ -137,7 +137,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     score = _restored_score(kept, context.in_zone(zone).defaults, context.codec)
     outcome = context.redis.deleted.restore(name, score.to_text(), log=author.line("restored"))
     if outcome == "EXISTS":
-        raise EntryExists(name)
+        raise EntryExists(name, "rename or delete that entry first")
     if outcome == "NOT_OURS":
         raise context.redis.not_ours(name)
     if outcome == "ABSENT":
@@ -188,5 +188,5 @@ def retry(context: Context, name: str, author: Author) -> RedisScheduleEntry:
     if not snapshot.exists:
         raise EntryNotFound(name)
     if not snapshot.is_broken:
-        raise InvalidEntry(quoted(name), "is not broken; only a quarantined entry can be tried again")
+        raise InvalidEntry(quoted(name), "not broken; only a quarantined entry can be tried again")
     return RedisScheduleEntry.of(write(context, FieldChange(name=name, author=author)), context)

@@ -288,10 +288,11 @@ class ScheduleStore:
         kwargs: Mapping[str, Any] | None = None,
         scheduled_for: datetime | None = None,
         overlap: OverlapWord | Overlap | None = None,
+        task_id: str | None = None,
         by: str = "",
         note: str = "",
     ) -> str:
-        """Send a run of an entry now, from this process, and return its task id, which is random.
+        """Send a run of an entry now, from this process, and return its task id.
 
         It has the task, the options and the headers of the entry's runs. Its next fire time and its counters stay as
         they are; an entry that is disabled or finished can be triggered too. The entry's :meth:`log` says who did it.
@@ -305,12 +306,14 @@ class ScheduleStore:
             overlap: ``"allow"``, ``"skip"``, ``"buffer_one"`` or ``"cancel_other"``: what decides where another run of
                 the entry is active; None: the entry's own. With ``"buffer_one"`` and ``"cancel_other"`` beat sends the
                 run once the other has ended. All but ``"allow"`` need ``redisbeater_track_runs``.
+            task_id: the id of the run, for a caller that may have to ask again. A call with the same id and arguments
+                within 24 hours returns it and sends nothing, unless the call before died. Default: a random one.
             by: who, for the log. Default: user and host of this process.
             note: why, for the log.
 
         Raises:
             EntryNotFound: there is none of that name.
-            InvalidEntry: the entry is broken, or the arguments cannot be sent.
+            InvalidEntry: the entry is broken, the arguments cannot be sent, or ``task_id`` stands for other arguments.
             RunActive: another run of the entry is active, and the overlap allows no other.
             SendFailed: the broker did not take the run.
         """
@@ -320,6 +323,7 @@ class ScheduleStore:
             kwargs=kwargs,
             scheduled_for=scheduled_for,
             overlap=overlap,
+            task_id=task_id,
             author=Author.of(by, note),
         )
 

@@ -18,7 +18,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line
-from redisbeater.management.entry_view import EntryView, ViewPage
+from redisbeater.management.entry_view import EntryView, ViewPage, with_results
 from redisbeater.management.runs.results import Result
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.log_line import LogLine
@@ -191,7 +191,7 @@ _INDEXED = frozenset(("finished", "failing", "late"))
 LISTED_RESULTS = frozenset(("failed", "unstable", "waiting", "running"))
 
 #: The results that a listing may be asked for.
-RESULTS_ASKED = ("failed", "waiting", "unstable", "running", "ok", "never")
+RESULTS_ASKED = tuple(map(str, Result))
 
 #: How many entries of a search are kept as they were found, so that those of a first page need not be read again.
 MOST_KEPT = 200
@@ -210,7 +210,8 @@ class Search:
         sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
             first; the latest first; by result: first what is not sent, then what failed, waits for a worker, and so on.
         results: only entries with one of these results, by the ends of their runs: ``failed``, ``unstable``, ``ok``,
-            ``never``; or with a run that waits for a worker, or is executed: ``waiting``, ``running``. Empty: all.
+            ``never``; or with a run that waits for a worker, or is executed: ``waiting``, ``running``; or ``late``, for
+            which the newest runs of all entries that are ``ok`` are read. Empty: all.
         text: only entries with this text in their name, task, description or a label, in any case.
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
@@ -268,12 +269,20 @@ class Search:
         is_in_order = self.candidates is not None  # those that do not run come last, by their names
         for part in self._parts(most):
             number = 0
-            for entry in filter(None, map(self.found, part)):
+            found = filter(None, map(self.found, part))
+            for entry in self._late(found) if "late" in self._results else found:
                 yield entry
                 number += self._sort == "name" or entry.next is not None or (is_in_order and entry.is_dormant)
                 if number == most:
                     break
         yield from self.unstored(self._seen)
+
+    def _late(self, found: Iterator[EntryView]) -> Iterator[EntryView]:
+        """Yield those of the entries that have a wanted result; of which the last run was late, only the runs tell."""
+        while piece := list(islice(found, PIECE)):
+            for entry, read in zip(piece, with_results(self._context, piece)):
+                if self._has_result(entry) or (read.result and read.result.result is Result.LATE):
+                    yield entry
 
     def shown(self, limit: int | None = None) -> list[EntryView]:
         """Return :meth:`entries`, each checked that it can be shown."""
@@ -355,7 +364,8 @@ class Search:
         """
         others = self._states - _INDEXED
         if self._results and self._results <= LISTED_RESULTS and not self._states:
-            return self._in_order(self._context.redis.contents.scores_of(list(self._listed)), PAGE)
+            listed = list(filter(self._wanted.lets_name_through, self._listed))
+            return self._in_order(self._context.redis.contents.scores_of(listed), PAGE)
         if self._states and not others:
             return None
         terms = self._wanted.terms(self._text, is_disabled=others == {"disabled"})
@@ -379,7 +389,7 @@ class Search:
         if names is not None:
             is_by_name = not self._states and not self._text and self._wanted.is_by_name
             return names.__len__ if is_by_name or (len(names) > MOST_COUNTED and self._states <= {"disabled"}) else None
-        if self._wanted != EVERY or self._text:
+        if self._wanted != EVERY or self._text or self._results:
             return None
         counters: Mapping[frozenset[str], Callable[[], int]] = {
             frozenset(): lambda: contents.count() if self._total is None else self._total,
@@ -461,7 +471,8 @@ class Search:
     def found(self, snapshot: Snapshot) -> EntryView | None:
         """Return the entry of a snapshot, or None if it is not wanted."""
         found = self._found(snapshot)
-        if found and self._results and not self._has_result(found):
+        may_be_late = "late" in self._results and found and found.ends.result is Result.OK
+        if found and self._results and not (may_be_late or self._has_result(found)):
             return None
         if found is None or not self._states or found.state in self._states:
             return found

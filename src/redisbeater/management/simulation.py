@@ -44,12 +44,21 @@ class Peak(NamedTuple):
     runs: int
 
 
+#: So many entries of a family that run alike have a band each; more have one together.
+MOST_APART = 3
+
+
 class Band(NamedTuple):
-    """How many runs an entry has, and the UNIX second of the first; 0: it has none, but ran shortly before."""
+    """How many runs an entry has, and the UNIX second of the first; 0: it has none, but ran shortly before.
+
+    Or each of several that run alike: ``family`` is what their names begin with, and ``entries`` how many there are.
+    """
 
     name: str
     runs: int
     first: int
+    family: str = ""
+    entries: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +152,7 @@ def simulate(
         for second, runs in seconds.items():
             per_second[second] += runs * len(members)
         runs, first = sum(seconds.values()), min(seconds, default=0)
-        bands += [Band(each.name, runs, first) for each in members if runs or each.ran_since(start - BEFORE)]
+        bands += _bands(members, runs, first, start - max(BEFORE, (end - start) / 3))
         found, done = found + runs, done + len(members)
         entries += len(members) if seconds else 0
         if progress is not None:
@@ -159,6 +168,21 @@ def simulate(
         is_at_least=found >= MOST_FIRE_TIMES,
         bands=sorted(bands, key=lambda band: (band.runs, band.first, band.name)),
     )
+
+
+def _bands(members: Sequence[FutureRuns], runs: int, first: int, since: datetime) -> Iterator[Band]:
+    """Yield the bands of entries that run alike: those of a family that have not run since a moment are one."""
+    waiting: defaultdict[str, list[str]] = defaultdict(list)
+    for each in members:
+        if each.ran_since(since):
+            yield Band(each.name, runs, first)
+        elif runs:
+            waiting[_NUMBER.sub("", each.name)].append(each.name)
+    for family, names in waiting.items():
+        if family and len(names) > MOST_APART:
+            yield Band(min(names), runs, first, family, len(names))
+        else:
+            yield from (Band(name, runs, first) for name in names)
 
 
 def number_of_runs(course: FutureRuns, start: datetime, end: datetime, known: dict[tuple[object, ...], int]) -> int:

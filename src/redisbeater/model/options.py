@@ -32,7 +32,7 @@ _HEADERS_OF_CELERY = frozenset((
     "timelimit", "update", "utc", "_children", "_filter_x_death_headers", "_get_custom_headers", "_protected",
 ))  # fmt: skip
 
-_HEADERS_OF_BEAT = ("periodic_task_name", "scheduled_for")
+_HEADERS_OF_BEAT = ("periodic_task_name", "scheduled_for", "previous_fire_time", "coalesced")
 
 #: Returns whether a value can be used.
 Test = Callable[[Any], bool]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import builtins
 import math
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from redisbeater.display import json_fields, shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
-from redisbeater.times import FAR_FUTURE, from_unix, to_unix
+from redisbeater.times import FAR_FUTURE, from_iso, from_unix, to_unix
 
 #: The header that tells a worker that a run is recorded, and which try of it this is, counted from 1.
 ATTEMPT_HEADER = "redisbeater_attempt"
+
+#: The headers that tell a task which fire times its run stands for.
+PREVIOUS_HEADER, COALESCED_HEADER = "previous_fire_time", "coalesced"
 
 #: Characters that are kept of an error, and of the ``repr`` of a result.
 MOST_ERROR_CHARACTERS, MOST_RESULT_CHARACTERS = 500, 200
@@ -122,6 +126,32 @@ class Kind(TextEnum):
     BACKFILL = "backfill"
 
 
+class Span(NamedTuple):
+    """The fire times that a run stands for.
+
+    Attributes:
+        previous: the fire time of the run of its entry that was sent before it, aware UTC; None: there is none.
+        coalesced: how many fire times it stands for.
+    """
+
+    previous: datetime | None = None
+    coalesced: int = 1
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, Any]) -> Span:
+        """Read the headers of a run."""
+        return cls(from_iso(headers.get(PREVIOUS_HEADER)), headers.get(COALESCED_HEADER, 1))
+
+    def to_headers(self) -> dict[str, Any]:
+        """Return its headers: what is not known, or no more than one fire time, has none."""
+        headers: dict[str, Any] = {} if self.previous is None else {PREVIOUS_HEADER: self.previous.isoformat()}
+        return headers if self.coalesced <= 1 else {**headers, COALESCED_HEADER: self.coalesced}
+
+
+#: The span of a run that stands for its own fire time, after none.
+ONE = Span()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Payload:
     """What is needed to send a run: task, arguments and options as they were sent, as JSON values."""
@@ -170,6 +200,7 @@ class NewRun:
         queue: where it is routed to, if that is neither what its options say nor the default queue.
         is_alone: no other run of its entry was active, as any ``overlap`` but ``allow`` demands. Its lease, once it has
             ended, is not renewed while another is active.
+        span: the fire times that it stands for.
     """
 
     id: str
@@ -188,6 +219,7 @@ class NewRun:
     version: str = ""
     queue: str = ""
     is_alone: bool = False
+    span: Span = ONE
 
     def to_row(self) -> dict[str, Any]:
         """Return it as the scripts take it, without defaults."""
@@ -198,6 +230,10 @@ class NewRun:
             stored["kind"] = self.kind.value
         if self.is_alone:
             stored["alone"] = "1"
+        if self.span.previous:
+            stored["previous_fire_time"] = stored_time(self.span.previous)
+        if self.span.coalesced > 1:
+            stored["coalesced"] = str(self.span.coalesced)
         texts = ("by", "note", "restart_of", "version", "queue")
         stored.update((name, getattr(self, name)) for name in texts if getattr(self, name))
         row: dict[str, Any] = {"id": self.id, "fields": [text for pair in stored.items() for text in pair]}
@@ -230,6 +266,8 @@ class Run:
         restart_of: the id of the run that it repeats.
         version: the version of its entry's definition whose arguments it was sent with; empty: they were others.
         queue: where it was routed to, if that is neither what its options say nor the default queue.
+        previous_fire_time: the fire time of the run of its entry that was sent before it.
+        coalesced: how many fire times it stands for.
         is_alone: whether no other run of its entry may be active beside it.
         is_to_stop: somebody asked to stop it.
         payload: what is needed to send it again; empty once it has succeeded, or where it was not read.
@@ -261,6 +299,8 @@ class Run:
     version: str = ""
     queue: str = ""
     expires: datetime | None = None
+    previous_fire_time: datetime | None = None
+    coalesced: int = 1
     is_alone: bool = False
     is_to_stop: bool = False
     payload: str = ""
@@ -292,6 +332,7 @@ class Run:
             acks_late=stored.get("acks_late") == "1",
             is_to_stop=stored.get("stop") == "1",
             is_alone=stored.get("alone") == "1",
+            coalesced=max(read_count(stored.get("coalesced")), 1),
             seen_lease=str(stored.get("lease_end") or ""),
             **values,
         )
@@ -300,6 +341,11 @@ class Run:
     def is_final(self) -> bool:
         """Whether it has ended; a lost run that is to be sent again has not."""
         return self.state in FINAL and self.resend_at is None
+
+    @property
+    def span(self) -> Span:
+        """The fire times that it stands for."""
+        return Span(self.previous_fire_time, self.coalesced)
 
     @property
     def took(self) -> float | None:
@@ -429,7 +475,10 @@ def stored_time(time: datetime) -> str:
     return to_unix(time).removesuffix(".000000")
 
 
-_TIMES = ("fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "lease_end", "resend_at")
+_TIMES = (
+    "fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "previous_fire_time",
+    "lease_end", "resend_at",
+)  # fmt: skip
 _TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "version", "queue", "payload")
 
 
@@ -442,6 +491,10 @@ def read_count(stored: object) -> int:
     """Return a number that is stored, or 0 where another program wrote something else."""
     digits = str(stored)
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 16 else 0
+
+
+#: Runs in brief that are kept: of those that an open list reads again, 29 of 30 have not changed.
+KEPT_BRIEFS = 2_048
 
 
 class RunBrief(NamedTuple):
@@ -472,7 +525,8 @@ class RunBrief(NamedTuple):
     error: str = ""
 
     @classmethod
-    def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
+    @lru_cache(KEPT_BRIEFS)
+    def from_row(cls, run_id: str, row: tuple[str, ...]) -> RunBrief | None:
         """Read state and times of a stored run, whatever other programs wrote, or return None if it is no run."""
         state = State.__members__.get(row[0])
         if state is None:

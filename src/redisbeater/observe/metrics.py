@@ -100,6 +100,7 @@ CATALOGUE = {
         MetricKind.GAUGE, "Entries of which the last run failed, or at least 3 of the last 30.", "result"
     ),
     "run_seconds": _shared(MetricKind.HISTOGRAM, "Time from start to end of a run.", "task"),
+    "runs_due": _shared(MetricKind.GAUGE, "Runs that are due soon.", "queue", "within"),
     "entry_next_timestamp_seconds": _shared(MetricKind.GAUGE, "Next fire time of an entry.", "entry", "task"),
     "entry_last_timestamp_seconds": _shared(
         MetricKind.GAUGE, "Last fire time of an entry that was run.", "entry", "task"
@@ -418,6 +419,8 @@ class _Beat(_Schedule):
             self._of_entries.drop()
             return
         yield from super().collect()
+        if (due := self._beat.due_runs.counted) is not None:
+            yield self._family("runs_due", due)
 
 
 def _by_one(values: Mapping[str, float]) -> dict[tuple[str, ...], float]:

@@ -21,8 +21,8 @@ from threading import Thread
 from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+from redisbeater.config.urls import is_loopback, is_rebindable, named_host
 from redisbeater.config.values import address_of
-from redisbeater.host_name import is_loopback, is_rebindable, named_host
 from redisbeater.log_lines import get_logger
 from redisbeater.management.pausing import longest_pass
 from redisbeater.management.status import HANDOVER, LONGEST_BROKER_OUTAGE, Health, HealthLimits, check_health

@@ -355,6 +355,9 @@ class OnceTask(Task):
 
     abstract = True
 
+    #: By this other parts know the class.
+    executes_once = True
+
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Let the task run, or raise ``Ignore``."""
         request = self.request
@@ -382,6 +385,9 @@ def stop_requested() -> bool:
     last renewal, at most a quarter of ``redisbeater_run_timeout`` old, and costs no call: a loop may ask each time. It
     is False in tasks that beat has not sent, and outside of tasks; a task that is called as a function is part of the
     task that calls it.
+
+    In a prefork pool ``stop`` and ``cancel_other`` send ``redisbeater_stop_signal`` at once, which ends the task before
+    it asks: set it to None for tasks that end by themselves.
     """
     task = current_task.app.current_worker_task if current_task else None
     if task is None or not is_tracked(task.request):

@@ -14,7 +14,7 @@ from typing import Any
 from redisbeater.clock import host_seconds
 from redisbeater.entry_name import is_name
 from redisbeater.log_lines import get_logger
-from redisbeater.model.run import ATTEMPT_HEADER
+from redisbeater.model.run import ATTEMPT_HEADER, COALESCED_HEADER, PREVIOUS_HEADER
 from redisbeater.store import Execution, Renewal
 from redisbeater.times import from_iso
 
@@ -50,7 +50,7 @@ def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None
         headers: the headers of the message.
         is_next: whether the message is for the next execution; else it is only a copy, which is delivered again later.
     """
-    for name in (ATTEMPT_HEADER, STEP, NAME, FIRE_TIME):
+    for name in (ATTEMPT_HEADER, STEP, NAME, FIRE_TIME, PREVIOUS_HEADER, COALESCED_HEADER):
         if name in request.headers:
             headers.setdefault(name, request.headers[name])
     if is_next:

@@ -20,7 +20,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import decoded_options, encoded_options, option_instant, owner_of_header
-from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, Run, State
+from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, Run, Span, State
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, read_zone
 
 logger = get_logger(__name__)
@@ -56,6 +56,7 @@ def make_run(
     due_at: datetime | None = None,
     attempt: int,
     now: datetime | None,
+    span: Span,
 ) -> RedisScheduleEntry:
     """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
 
@@ -69,8 +70,9 @@ def make_run(
         due_at: when it is due, its fire time plus its jitter; for the log.
         attempt: which attempt this is, from 1; the header tells the worker that the run is recorded. 0: it is not.
         now: the server's time, from which an ``expires`` in seconds counts; default: its fire time.
+        span: the fire times that it stands for.
     """
-    options = _run_options(definition, fire_time, now or fire_time)
+    options = _run_options(definition, fire_time, now or fire_time, span)
     if attempt:
         options["headers"][ATTEMPT_HEADER] = attempt
     options["task_id"] = task_id(schedule_id, definition.name, fire_time)
@@ -90,12 +92,12 @@ def make_run(
     return run
 
 
-def _run_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
+def _run_options(definition: Definition, fire_time: datetime, now: datetime, span: Span) -> dict[str, Any]:
     """Return the options of a run, all but its id: with its headers and its deadline."""
     options: dict[str, Any] = json_text.copied(own_options(definition, fire_time, now))
     if "expires" in options:
         options["expires"] = counted_from(now, options["expires"])
-    return with_headers(options, definition.name, fire_time)
+    return with_headers(options, definition.name, fire_time, span)
 
 
 def own_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
@@ -119,13 +121,13 @@ def counted_from(now: datetime, expires: Any) -> Any:
     return expires
 
 
-def with_headers(options: dict[str, Any], name: str, fire_time: datetime) -> dict[str, Any]:
-    """Return options with what each run has: without retries, and with headers that tell entry and fire time.
+def with_headers(options: dict[str, Any], name: str, fire_time: datetime, span: Span) -> dict[str, Any]:
+    """Return options with what each run has: without retries, and with headers that tell entry and fire times.
 
     Stored headers that would make it another run, or hide what it is, are left out.
     """
     own = {header: value for header, value in (options.get("headers") or {}).items() if not owner_of_header(header)}
-    headers = {**own, "periodic_task_name": name, "scheduled_for": fire_time.isoformat()}
+    headers = {**own, "periodic_task_name": name, "scheduled_for": fire_time.isoformat(), **span.to_headers()}
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
     return {"retry": False, **options, "headers": headers}
 
@@ -207,6 +209,7 @@ def new_run(
         version=version,
         queue=queue,
         is_alone=is_alone,
+        span=Span.from_headers(options["headers"]),
     )
 
 
@@ -220,6 +223,7 @@ def planned_run(
     version: str,
     queue: str,
     is_alone: bool,
+    span: Span,
 ) -> NewRun:
     """Return the record of the run of an entry at a fire time, which was sent or is to wait.
 
@@ -244,14 +248,15 @@ def planned_run(
         version=version,
         queue=queue,
         is_alone=is_alone,
+        span=span,
     )
 
 
 def run_again(
-    name: str, payload: Payload, fire_time: datetime, *, app: Celery, task_id: str, attempt: int = 1
+    name: str, payload: Payload, fire_time: datetime, *, app: Celery, task_id: str, span: Span, attempt: int = 1
 ) -> RedisScheduleEntry:
     """Return a run that was recorded, to be sent again with that id and as that attempt."""
-    options = with_headers(decoded_options(payload.options), name, fire_time)
+    options = with_headers(decoded_options(payload.options), name, fire_time, span)
     options["headers"][ATTEMPT_HEADER] = attempt
     return RedisScheduleEntry(
         name,

@@ -175,9 +175,10 @@ class Commitment(NamedTuple):
 class CommitResult:
     """The entries that were not committed, or not in full.
 
-    ``fenced`` has the names whose claim was no longer ours. ``changed`` has the entries that others changed since the
-    claim, by name: definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused
-    while it took others, and why; ``reduced`` those of which it took no log and no records of runs.
+    ``fenced`` has the names whose claim was no longer ours, and ``unsure`` those of them that an earlier call whose
+    reply was lost may have committed. ``changed`` has the entries that others changed since the claim, by name:
+    definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused while it took
+    others, and why; ``reduced`` those of which it took no log and no records of runs.
 
     Of those with messages, the broker has ``rejected`` some, and says why; ``unproved`` are those that cannot be put
     into it with the commit, because it seems to be another server. Of those that are ``begun`` the first commands came
@@ -190,9 +191,11 @@ class CommitResult:
     reduced: dict[str, StoreError] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     unproved: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
     kept: dict[str, str] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
-    #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in.
+    #: Runs that were to be resent by their messages, by id: what the script says of those that it has not put in, or
+    #: of which only the first commands came through.
     unsent: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -204,7 +207,10 @@ class CommitResult:
         """Add the reply of the commit script: the places of those commitments that were not written, or in part."""
         for place, stored in reply.items():
             if place == "resent":
-                self.unsent = stored
+                self.reduced.update(
+                    (why["name"], StoreError(why["reduced"])) for why in stored.values() if "reduced" in why
+                )
+                self.unsent = {run_id: why for run_id, why in stored.items() if "done" in why or "reduced" not in why}
             if place in ("resent", "unproved"):
                 continue
             name = commitments[int(place)].entry.name
@@ -216,6 +222,7 @@ class CommitResult:
                 self.kept[name] = stored["kept"]
             if "fenced" in stored:
                 self.fenced.append(name)
+                self.unsure.update({name} if "unsure" in stored else ())
             elif "rejected" in stored:
                 self.rejected[name] = stored["rejected"]
             elif "unproved" in stored:

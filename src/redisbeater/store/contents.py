@@ -23,6 +23,9 @@ _NOTHING = "{}"
 #: How many names one round trip asks for.
 PAGE = 1000
 
+#: How many names in the order of their scores one round trip asks for.
+NAMED_PAGE = 500
+
 #: How many entries one script looks at that keeps those that are claimed: a millisecond of the server.
 KEPT_PAGE = 500
 
@@ -145,13 +148,19 @@ class Contents:
     def _names_between(self, lowest: str, highest: str) -> Iterator[list[str]]:
         start = 0
         while members := self._members(lowest, highest, start):
-            yield self._names(members)
-            start += len(members)
+            yield self._names(member for member, _ in members)
+            # From the last score on: what beat moves meanwhile was before it, and shifts nothing.
+            last = members[-1][1]
+            same = sum(score == last for _, score in members)
+            lowest, start = repr(last), start + same if float(lowest.lstrip("(")) == last else same
 
-    def _members(self, lowest: str, highest: str, start: int) -> list[str]:
-        return self._connection.call(
-            lambda client: client.zrangebyscore(self._keys.schedule, lowest, highest, start=start, num=PAGE)
-        )
+    def _members(self, lowest: str, highest: str, start: int) -> list[tuple[str, float]]:
+        def read(client: Any) -> list[tuple[str, float]]:
+            key, most = self._keys.schedule, NAMED_PAGE
+            found: list[tuple[str, float]] = client.zrangebyscore(key, lowest, highest, start, most, withscores=True)
+            return found
+
+        return self._connection.call(read)
 
     def _names(self, members: Iterable[str]) -> list[str]:
         """Return the names of members; what another program put there and cannot be an entry is left out."""

@@ -51,6 +51,8 @@ key                type         members                                         
 ``P:failures``     sorted set   run key -> its end, of the newest 1,000 runs that failed               none
 ``P:minutes``      hash         five minutes and state -> how many runs ended, for six hours           none
 ``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
+``P:trigger:<id>`` hash         what was triggered with a task id that its caller has chosen, and whether it   a day
+                                was sent
 ``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
                                                                                                       cookie ends
 ``P:undo:<id>``    string       JSON: what a person has done on the web page, and what undoes it     an hour
@@ -216,6 +218,10 @@ class Keys:
     def active_of(self, name: str) -> str:
         """Return the key of the active runs of an entry."""
         return f"{self.active}:{name}"
+
+    def trigger(self, task_id: str) -> str:
+        """Return the key of what was triggered with a task id that its caller has chosen."""
+        return f"{self.prefix}:trigger:{task_id}"
 
     def logout(self, session_id: str) -> str:
         """Return the key that says that a session of the web page has ended."""

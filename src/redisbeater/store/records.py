@@ -119,6 +119,42 @@ class PauseKey:
         return unless_wrong_type(self._connection, operation)
 
 
+#: How long a task id that a caller has chosen stands for what was triggered with it.
+KEEP_TRIGGER_SECONDS = 86_400
+
+
+class TriggerKeys:
+    """What was triggered with task ids that callers have chosen."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def begin(self, task_id: str, asked: str, words: str, *, token: str, lease: float) -> tuple[str, str]:
+        """Return whether the call with that token is to send the run.
+
+        Arguments:
+            task_id: the id of the run.
+            asked: a digest of what is triggered.
+            words: the same for people.
+            token: the call.
+            lease: seconds for which no other call sends it.
+
+        Returns:
+            ``SEND``; ``SENT``: an earlier call has; ``WAIT``: another one is about to; ``OTHER`` and what the id stands
+            for; ``TAKEN`` and the name of the entry that has a run of that id.
+        """
+        terms = [asked, words, token, str(lease), str(KEEP_TRIGGER_SECONDS * 1000)]
+        keys = [self._keys.trigger(task_id), self._keys.run(task_id)]
+        word, text = self._connection.run("begin_trigger", keys, terms)
+        return word, text
+
+    def end(self, task_id: str, outcome: str, *, token: str) -> None:
+        """Store what became of the send: ``SENT``, ``UNSENT``, for the next call, or ``REFUSED``: the id is free."""
+        terms = [token, outcome, str(KEEP_TRIGGER_SECONDS * 1000)]
+        self._connection.run("end_trigger", [self._keys.trigger(task_id)], terms)
+
+
 #: How many lines are read: a schedule has a few beats, whatever another program writes.
 MOST_BEATS = 100
 

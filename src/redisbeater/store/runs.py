@@ -195,9 +195,9 @@ class FoundRuns:
 class Reservation:
     """The outcome of reserving a run that a program wants to send.
 
-    ``outcome``: ``RESERVED``, send it; ``BUFFERED``, beat sends it when its turn comes; ``CLAIMED``, a beat has claimed
-    the entry, ask again; ``BUSY``, ``active`` has the ids of the runs in its way. With ``cancel_other`` these are to be
-    stopped also where it is ``BUFFERED``.
+    ``outcome``: ``RESERVED``, send it; ``BUFFERED``, beat sends it when its turn comes; ``KNOWN``, a call with the same
+    id has sent it; ``CLAIMED``, a beat has claimed the entry, ask again; ``BUSY``, ``active`` has the ids of the runs
+    in its way. With ``cancel_other`` these are to be stopped also where it is ``BUFFERED``.
     """
 
     outcome: str
@@ -526,11 +526,17 @@ class RunStore:
         )
         return list(map(self._keys.name, known or ()))
 
-    def failed_since(self, name: str) -> datetime | None:
-        """Return since when each run of an entry fails, aware UTC, or None if its last run has not failed."""
-        key = self._keys.entry(name)
-        score = unless_wrong_type(self._connection, lambda client: client.zscore(self._keys.failed, key))
-        return None if score is None else from_unix(score)
+    def failed_since(self, names: Sequence[str]) -> dict[str, datetime]:
+        """Return since when each run of these entries fails, aware UTC, for those of which the last run failed."""
+
+        def read(client: Any) -> list[float | None]:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                pipeline.zscore(self._keys.failed, self._keys.entry(name))
+            return pipeline.execute()
+
+        scores = unless_wrong_type(self._connection, read) if names else ()
+        return {name: from_unix(score) for name, score in zip(names, scores or ()) if score is not None}
 
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.
@@ -542,13 +548,14 @@ class RunStore:
             key = self._keys.failed if result == "failed" else self._keys.unstable
             members = unless_wrong_type(self._connection, lambda client: client.zrange(key, 0, -1)) or ()
             return {self._keys.name(member) for member in members if self._keys.is_entry(member)}
-        key = self._keys.waiting if result == "waiting" else self._keys.active
-        members = unless_wrong_type(self._connection, lambda client: client.zrange(key, 0, MOST_NAMED - 1)) or ()
+        is_waiting = result == "waiting"
+        key, state = (self._keys.waiting, State.SENT) if is_waiting else (self._keys.active, State.STARTED)
         now = self._connection.call(lambda client: client.time())[0]
-        state = State.SENT if result == "waiting" else State.STARTED
-        runs = (run for run in self._load(members) if run.state is state)
-        soon = from_unix(now - WAITS_AFTER.total_seconds())
-        return {run.name for run in runs if result != "waiting" or run.sent_at is None or run.sent_at < soon}
+        soon = now - WAITS_AFTER.total_seconds() if is_waiting else "+inf"
+        members = unless_wrong_type(
+            self._connection, lambda client: client.zrangebyscore(key, "-inf", soon, start=0, num=MOST_NAMED)
+        )
+        return {run.name for run in self._load(members or ()) if run.state is state}
 
     def minutes(self) -> dict[datetime, Counter[State]]:
         """Return how many runs ended in which state, by the begin of five minutes in the last six hours, aware UTC."""
@@ -618,7 +625,7 @@ class RunStore:
             keys = [self._keys.runs_of(name) for name in page]
             reply = json.loads(self._connection.run("runs/briefs", keys, [str(limit)]))
             for name, rows in zip(page, reply):
-                runs = (RunBrief.from_row(self._keys.run_id(key), row) for key, *row in rows)
+                runs = (RunBrief.from_row(self._keys.run_id(key), tuple(row)) for key, *row in rows)
                 found[name] = [run for run in runs if run is not None]
         return found
 

@@ -55,7 +55,7 @@ from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
-from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, ZoneRulesKey
+from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, TriggerKeys, ZoneRulesKey
 from redisbeater.store.runs import RunStore
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
 from redisbeater.store.snapshot import Change, Snapshot, changes_as_json
@@ -181,6 +181,7 @@ class RedisSchedule:
         self.zone_rules = ZoneRulesKey(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.page = PageKeys(self._connection, self.keys)
+        self.triggers = TriggerKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
         self.runs = RunStore(self._connection, self.keys, config)
@@ -485,7 +486,7 @@ class RedisSchedule:
         It can be restored for seven days, while it is one of the newest 10,000. Its log gets the line ``log``, and is
         kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
         """
-        return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
+        return self._delete([name], {name: origin}, log, 0 if origin else KEEP_DELETED).get(name, "")
 
     def delete_many(self, origins: Mapping[str, str], *, log: str = "", kept: int = 0) -> dict[str, str]:
         """Delete entries by name, page by page, each as :meth:`delete`. Return those that were deleted.

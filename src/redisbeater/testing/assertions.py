@@ -35,7 +35,7 @@ def assert_scheduled(
 ) -> RedisScheduleEntry:
     """Assert that an enabled entry runs a task, and return that entry.
 
-    Declarations of ``beat_schedule`` are stored first, as by a beat that begins to lead.
+    The declarations of the code are stored first, as by a beat that begins to lead.
 
     Arguments:
         app: the Celery app.

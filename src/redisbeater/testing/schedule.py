@@ -20,7 +20,7 @@ from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.dispatch.dispatcher import Dispatcher
 from redisbeater.display import quoted
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import SchedulePaused
 from redisbeater.model.run import State
 from redisbeater.schedules.zones import in_zone
@@ -142,7 +142,7 @@ class DueRun:
 def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = False) -> list[DueRun]:
     """Do what beat does: take what is due, plan it, record it as sent; return the runs in the order of their send.
 
-    The declarations of ``beat_schedule`` are stored first. Nothing is sent to the broker, and no lock is taken: run it
+    The declarations of the code are stored first. Nothing is sent to the broker, and no lock is taken: run it
     on a schedule that no beat has. What beat would find at that time counts: of several fire times that have passed
     ``coalesce`` says which run, and jitter delays runs. A paused schedule has none.
 
@@ -168,7 +168,8 @@ def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = Fa
 def store_declared(app: Celery) -> None:
     """Store the static entries of an app, as a beat does when it begins to lead."""
     app.finalize()
-    reconcile(Context.of(app), dict(app.conf.beat_schedule))
+    context = Context.of(app)
+    reconcile(context, declared_entries(context.app))
 
 
 def _send_all(app: Celery) -> list[DueRun]:

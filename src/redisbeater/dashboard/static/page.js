@@ -127,7 +127,10 @@
   // Nodes take the place of nodes: as a text htmx would rewrite a name that has "<hx-", and older browsers leave < in attributes.
   async function swap(made, target) {
     if (!made || !target || made.isEqualNode(target)) return;
+    const boxes = () => all("#main [type='checkbox']"), keyOf = box => `${box.name} ${box.value}`;
+    const checked = new Set(boxes().filter(box => box.checked).map(keyOf)); // what is chosen stays so
     await htmx.swap({ text: "", made: made.cloneNode(true), target, swap: "outerMorph", sourceElement: target });
+    for (const box of boxes()) box.checked = checked.has(keyOf(box));
   }
 
   body.addEventListener("htmx:before:swap", ({ detail: { ctx, tasks } }) => { if (ctx.made) tasks[0].fragment.append(ctx.made); });
@@ -146,7 +149,6 @@
     const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}${location.search.replace("?", "&")}`);
     if (!page) return;
     rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
-    if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
     await swap(one("#head", page), one("#head"));
     document.title = document.title.replace(/^(\([\d,]+\) )?/, /^(\([\d,]+\) )?/.exec(page.title)[0]);
     one("link[rel=icon]").href = one("link[rel=icon]", page).getAttribute("href");
@@ -214,14 +216,16 @@
     if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${utc(shown)}` : mode;
   }
 
-  // One request at a time: what changes meanwhile is asked for after it.
+  // One request at a time: what changes meanwhile is asked for after it, of a schedule that changes all the time every two seconds.
+  let askedAt = 0;
   async function refresh() {
+    askedAt = Date.now();
     try { if (mayAsk()) await read(); } finally { waiting = 0; }
     pending();
   }
 
   function later() {
-    waiting ||= setTimeout(refresh, 50);
+    waiting ||= setTimeout(refresh, Math.min(Math.max(askedAt + 2000 - Date.now(), 50), 2000));
   }
 
   function pending() {
@@ -303,17 +307,79 @@
     if (said) setTimeout(() => { one("#told").textContent = said; }, 500);
   }
 
-  // A second click before the answer comes would do it again.
-  let sent = null, sentAt = 0;
+  // A second click before the answer comes would do it again, and so would one that was meant as the first.
+  let sent = null, sentTo = "", sentAt = 0;
   document.addEventListener("submit", event => {
     if (event.target.method !== "post") return;
-    if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
-    else [sent, sentAt] = [event.target, Date.now()];
+    if (sent === event.target && sentTo === sent.action && Date.now() - sentAt < 3000) event.preventDefault();
+    else [sent, sentTo, sentAt] = [event.target, event.target.action, Date.now()];
     if (event.target === form) keepForm(true);
     if (event.target.action.endsWith("/logout")) forgetForms(() => true);
+    if (isInPlace(event.target) && !event.defaultPrevented) return event.preventDefault(), act(event.target);
     keepRow();
   });
   window.addEventListener("pageshow", () => { sent = null; });
+
+  // What is done to a row changes the row and the head, and is said: nothing scrolls, and the focus stays. Questions have pages.
+  const isInPlace = sender => sender.matches("tr[data-entry] form.inline, #said form.inline") && !one(".danger, [name='ask']", sender);
+
+  async function act(sender) {
+    const name = sender.closest("tr[data-entry]")?.dataset.entry, here = location.pathname + location.search;
+    const fields = new URLSearchParams(new FormData(sender)), isLeaving = () => name && sender.contains(document.activeElement);
+    if (name !== undefined) fields.set("next", `${location.pathname}?${new URLSearchParams({ name })}${location.search.replace("?", "&")}`);
+    const answer = await fetch(sender.action, { method: "POST", body: fields, signal: AbortSignal.timeout(60000) }).catch(() => null);
+    if (!answer || isOut(answer)) return answer ? leave() : age(await trouble(answer));
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const next of all("input[name='next']", page)) next.setAttribute("value", here);
+    rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current");
+    if (!answer.redirected && answer.ok) return one("#main").replaceWith(one("#main", page)), body.setAttribute("data-answer", ""), goOn(one("form[data-go-on]"));
+    if (isLeaving()) one("summary", sender.closest("details")).focus();
+    closeMenus();
+    tellDone(answer.redirected ? all(".said", page) : [saidOf(one("main .error, main h1", page).textContent)]);
+    if (!answer.redirected) return;
+    await swap(one("#head", page), one("#head"));
+    const row = rowOf(name, page);
+    if (name === undefined) await show(page);
+    else if (row) await swap(row, rowOf(name));
+    else if (isLive()) everything(); // it matches the filters no more
+    else location.reload();
+    after();
+  }
+
+  function saidOf(words) {
+    const said = document.createElement("div"), span = document.createElement("span");
+    [said.className, span.textContent] = ["said bad", words];
+    said.append(span);
+    return said;
+  }
+
+  // The message is seen wherever the list is scrolled to, and takes no place in it.
+  function tellDone(said) {
+    const place = one("#said"), close = document.createElement("button");
+    [close.type, close.className, close.textContent] = ["button", "plain", "Close"];
+    close.addEventListener("click", () => place.replaceChildren());
+    said[0]?.append(close);
+    place.className = "toast";
+    place.replaceChildren(...said);
+    announce();
+  }
+
+  // A change of many entries goes on form after form, until all are changed, one is not, or the person stops it.
+  async function goOn(left) {
+    let isStopped = false;
+    while (left && !isStopped) {
+      one("[value='stop']", left)?.addEventListener("click", event => [isStopped] = [true, event.preventDefault()]);
+      one("#told").textContent = one("main h1").textContent;
+      const answer = await fetch(left.action, { method: "POST", body: new URLSearchParams(new FormData(left)), redirect: "manual" }).catch(() => null);
+      if (answer?.type === "opaqueredirect") return location.assign(left.elements.next.value || one(".brand").href);
+      if (!answer) return age("This page cannot be reached");
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      one("#main").replaceWith(one("#main", page));
+      left = one("form[data-go-on]");
+    }
+    if (left) left.requestSubmit(one("[value='stop']", left));
+  }
+  goOn(one("form[data-go-on]"));
 
   // Chosen boxes
   function count() {
@@ -361,6 +427,7 @@
   }
 
   async function preview() {
+    if (!form.dataset.preview) return;
     const number = ++asked, kind = one("input[name='kind']:checked", form)?.value;
     if (kind && !form.elements[kind].value.trim()) return one("#preview").replaceChildren();
     const text = await answerTo(form.dataset.preview, "");

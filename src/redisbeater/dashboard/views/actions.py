@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 from functools import partial
 from typing import Any
 
@@ -17,24 +17,51 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Tone, Undo, flash, keep_undo, read_undo
+from redisbeater.dashboard.pages import (
+    TOO_MUCH,
+    Action,
+    Page,
+    PageRequest,
+    Rest,
+    Tone,
+    Undo,
+    flash,
+    is_too_much,
+    keep_rest,
+    keep_undo,
+    read_undo,
+)
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.editing import save_form
 from redisbeater.dashboard.views.entries import asked_name, zone_of
-from redisbeater.dashboard.views.queries import Chosen, FoundHistory, HistoryQuery, StateBefore, read_chosen
+from redisbeater.dashboard.views.queries import (
+    Chosen,
+    FoundHistory,
+    HistoryQuery,
+    StateBefore,
+    not_understood,
+    past_time,
+    read_chosen,
+    whole,
+)
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.runs.backfill import MOST_FIRE_TIMES, Backfill
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
-#: How long one form may take; then it says how far it came, and asks whether to go on.
-MOST_SECONDS = 10.0
+#: How long one form of a program may take, or one about runs; then it says what is left. And how long each form of a
+#: person about entries, which the next one follows by itself.
+MOST_SECONDS, STEP_SECONDS = 10.0, 3.0
+
+#: Entries that a question sends back in its form; of more Redis keeps the names.
+MOST_IN_FORM = 100
 
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
@@ -67,39 +94,86 @@ class EntriesOutcome:
 
 async def act(verb: Verb, req: PageRequest) -> Page | Response:
     """Do what a form says to the entries that it names; ask first if they are many."""
-    return await act_on(verb, req, await read_chosen(req))
+    return await act_on(verb, req, await read_chosen(req, verb.name))
 
 
 async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
-    work = work or EntriesOutcome()
+    work, rest_id = work or EntriesOutcome(), chosen.rest_id
+    problem = "" if req.wants_json else _problem_of_until(verb, req, chosen)
     is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
-    if is_asked and not chosen.is_confirmed and not req.wants_json:
-        back = local_path(req.request, chosen.form["next"])
-        is_final = not verb.undo or len(chosen.names) > MOST_UNDONE
-        values = {"verb": verb, "chosen": chosen, "work": None, "back": back, "is_final": is_final}
-        return Page(template="confirm.html", values=values, fragment="content")
-    await _do(verb, req, chosen, work)
-    data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
+    if problem or (is_asked and not chosen.is_confirmed and not req.wants_json):
+        if not rest_id and len(chosen.names) > MOST_IN_FORM:
+            rest_id = await keep_rest(req, chosen.rest)
+        return _question(verb, req, chosen, rest_id, problem)
+    if chosen.form["step"] == "stop":
+        work.left = chosen.names
+    else:
+        await _do(verb, req, chosen, work)
     if req.wants_json:
-        return JSONAnswer(data, 200 if not work.errors else 409)
-    if work.errors or work.left:
-        again = chosen.names if chosen.form["until"] and not work.done else work.left  # most probably it is no time
-        values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": _done_word(verb, chosen)}
-        return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
-    answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
-    await flash(req, answer, await _said(verb, req, chosen, work), _undo(verb, work))
-    return answer
+        data = {"done": work.done, "errors": work.errors, "left": work.left}
+        return JSONAnswer({**data, **({"runs": work.facts} if work.facts else {})}, 200 if not work.errors else 409)
+    return await _answer(verb, req, chosen, work)
+
+
+def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problem: str) -> Page:
+    values = {
+        "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problem": problem,
+        "back": local_path(req.request, chosen.form["next"]),
+        "is_final": not verb.undo or is_too_much(chosen.names),
+    }  # fmt: skip
+    return Page(template="confirm.html", values=values, fragment="content", status=422 if problem else 200)
+
+
+def _problem_of_until(verb: Verb, req: PageRequest, chosen: Chosen) -> str:
+    """Return the problem of the time until which entries are disabled, or an empty text if there is none."""
+    text = chosen.form["until"].strip() if "until" in verb.takes else ""
+    with suppress(ValueError):
+        if text:
+            read_time(text, now=req.clock.now, zone=timezone.utc)
+        return ""
+    return not_understood(text)
+
+
+async def _answer(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> Page | Response:
+    """Say what was done: on the page that the person came from, or on one that says what is left, or was not done."""
+    rest, is_stopped, rest_id = _rest_after(chosen.rest, work), chosen.form["step"] == "stop", chosen.rest_id
+    is_over = is_stopped or not rest.names
+    if chosen.undo_id:  # who undoes keeps the rest
+        undo = None
+    else:
+        undo = Undo(verb=verb.undo, former=rest.former) if verb.undo and rest.former and is_over else None
+        if not is_over or rest_id:
+            rest_id = await keep_rest(req, None if is_over else rest, rest_id)
+    if is_over and not rest.errors:
+        answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
+        text = await _said(verb, req, chosen, work, rest) + (TOO_MUCH if rest.former is None else "")
+        await flash(req, answer, text, undo, "warn" if rest.names or rest.former is None else "good")
+        return answer
+    values = {
+        "verb": verb, "chosen": chosen, "rest": rest, "is_over": is_over, "done_word": _done_word(verb, chosen),
+        "rest_id": rest_id, "undo_id": await keep_undo(req, undo) if undo else "",
+    }  # fmt: skip
+    return Page(template="confirm.html", values=values, fragment="content", status=409 if is_over else 200)
+
+
+def _rest_after(before: Rest, work: EntriesOutcome) -> Rest:
+    """Return the rest of a change after a form, without its undo if that is too much."""
+    former = None if before.former is None else {**before.former, **work.changed}
+    if former is not None and is_too_much(former):
+        former = None
+    done, errors = before.done + len(work.done), {**before.errors, **work.errors}
+    return Rest(verb=before.verb, names=work.left, done=done, errors=errors, former=former)
 
 
 async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> None:
     change, size = OWN.get(verb.name, _change), PIECE if verb.many else 1
-    deadline = time.monotonic() + MOST_SECONDS
-    for start in range(0, len(chosen.names), size):
+    deadline = time.monotonic() + (MOST_SECONDS if req.wants_json else STEP_SECONDS)
+    for end in range(size, len(chosen.names) + size, size):  # some are changed, however late it is
+        await change(verb, req, chosen, chosen.names[end - size : end], work)
         if time.monotonic() > deadline:
-            work.left = chosen.names[start:]
+            work.left = chosen.names[end:]
             break
-        await change(verb, req, chosen, chosen.names[start : start + size], work)
 
 
 def _done_word(verb: Verb, chosen: Chosen) -> str:
@@ -110,11 +184,12 @@ def _is_undo(chosen: Chosen) -> bool:
     return bool(chosen.undo_id) or chosen.form["undo"] == "1"
 
 
-async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> str:
+async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome, rest: Rest) -> str:
     """Say what happened, and of one entry what comes next."""
-    word, name = _done_word(verb, chosen).capitalize(), work.done[0]
-    if len(work.done) != 1:
-        return f"{word} {len(work.done):,} entries."
+    word = _done_word(verb, chosen).capitalize()
+    if rest.total != 1:
+        return f"{word} {rest.done:,}{f' of {rest.total:,}' if rest.names else ''} entries."
+    name = work.done[0]
     said, next_run = f"{word} {shown(name, 80)}", ""
     if name in work.facts:
         said = f"{word} {shown(name, 80)}: run {work.facts[name]}"
@@ -130,17 +205,14 @@ async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutco
     return f"{said}.{next_run}"
 
 
-def _undo(verb: Verb, work: EntriesOutcome) -> Undo | None:
-    """Return the undo of a change, or None if there is nothing to undo."""
-    return Undo(verb=verb.undo, former=work.changed) if verb.undo and work.changed else None
-
-
 async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
     """Do a verb to entries, to all of them at once where the store can."""
     author = _author(req, chosen)
     if verb.many:
         _record(work, await req.store.call(verb.many, names, **author))
         return
+    if "task_id" in verb.takes and chosen.form["task_id"]:
+        author["task_id"] = chosen.form["task_id"]
 
     async def change(name: str) -> None:
         result = await req.store.call(verb.one, name, **author)
@@ -273,15 +345,17 @@ async def undo(req: PageRequest) -> Page | Response:
         answer, left = await save_form(req, Form(list(found.former.items()))), None
     else:
         answer, left = await _bring_back(req, form, found)
-    await keep_undo(req, form["id"], left)
+    await keep_undo(req, left, form["id"])
     return answer
 
 
 async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page | Response, Undo | None]:
-    """Change entries back; return the page, and what is left to undo if that took too long."""
-    former, work = {name: StateBefore(*each) for name, each in found.former.items()}, EntriesOutcome()
-    answer = await act_on(VERBS[found.verb], req, Chosen.of_undo(form, former), work)
-    return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
+    """Change entries back; return the page, and what is left to undo if that takes more than one form."""
+    chosen, work = Chosen.of_undo(form, found), EntriesOutcome()
+    answer = await act_on(VERBS[found.verb], req, chosen, work)
+    rest = _rest_after(chosen.rest, work)
+    former = {name: found.former[name] for name in rest.names}
+    return answer, Undo(verb=found.verb, former=former, done=rest.done, errors=rest.errors) if former else None
 
 
 async def ask_to_revert(req: PageRequest) -> Page:
@@ -315,6 +389,70 @@ def _moment_of(text: str) -> datetime:
     if moment is None or moment.tzinfo is None:
         raise HTTPException(400, "at: expected the time of a change in the log, ISO 8601 with its zone")
     return moment
+
+
+#: Fire times whose runs a backfill sends in one step.
+PIECE_OF_BACKFILL = 50
+
+
+async def ask_to_backfill(req: PageRequest) -> Page:
+    """Show the form of a backfill."""
+    name = (await req.store.get(asked_name(req))).name
+    return _backfill_form(name, {}, tracks_runs=await req.store.tracks_runs(), zone=await zone_of(req, name))
+
+
+async def backfill(req: PageRequest) -> Page | Response:
+    """Show which runs of a span in the past are missing, or send them once that is confirmed, for some seconds."""
+    form = await read_form(req.request)
+    name, zone, errors, span = form["name"], await zone_of(req, form["name"]), dict[str, str](), list[datetime]()
+    for end in ("from", "to"):
+        try:
+            span.append(past_time(req, form[end], zone, may_come=False))
+        except ValueError as exc:
+            errors[end] = str(exc)
+    planned = None
+    if not errors:
+        try:
+            planned = await req.store.backfill(name, *span, dry_run=True)
+        except ValueError as exc:
+            errors["from"] = str(exc).removeprefix("start, end: ")
+    if errors and req.wants_json:
+        raise InvalidEntry(*next((f"$.{end}", problem) for end, problem in errors.items()))
+    if planned is None or form["confirm"] != "1":
+        if planned and req.wants_json:
+            return JSONAnswer(planned.as_dict())
+        more = {"tracks_runs": await req.store.tracks_runs(), "zone": zone}
+        return _backfill_form(name, form.flat, errors, planned, **more)
+    return await _send_missing(req, form, planned)
+
+
+def _backfill_form(
+    name: str, form: Mapping[str, str], errors: Mapping[str, str] | None = None, planned: Any = None, **more: Any
+) -> Page:
+    values = {"name": name, "form": form, "errors": errors or {}, "planned": planned, "left": (), "sent": 0, **more}
+    return Page(template="backfill.html", values=values, fragment="content", status=422 if errors else 200)
+
+
+async def _send_missing(req: PageRequest, form: Form, planned: Backfill) -> Page | Response:
+    """Send the runs that are missing, the oldest first; say how many are left if that takes more than one form."""
+    missing, sent = planned.missing, dict[datetime, str]()
+    deadline = time.monotonic() + (MOST_SECONDS if req.wants_json else STEP_SECONDS)
+    author: Any = {"by": req.user.name, "note": form["note"].strip()}
+    left = list(missing)
+    while left:
+        piece, left = left[:PIECE_OF_BACKFILL], left[PIECE_OF_BACKFILL:]
+        sent |= (await req.store.backfill(planned.name, piece[0], piece[-1], overlap="allow", **author)).sent
+        if time.monotonic() > deadline:
+            break
+    if req.wants_json:
+        return JSONAnswer({**replace(planned, sent=sent).as_dict(), "left": left})
+    total = whole(form["sent"], 0, MOST_FIRE_TIMES) + len(sent)
+    if left:
+        return _backfill_form(planned.name, form.flat, planned=planned, left=left, sent=total)
+    answer = RedirectResponse(f"{req.root}/entry?name={quote_name(planned.name)}", 303)
+    word = "run" if total == 1 else "runs"
+    await flash(req, answer, f"Sent {total:,} {word} of {shown(planned.name, 80)}.", tone="good" if total else "warn")
+    return answer
 
 
 @dataclass
@@ -437,6 +575,8 @@ ACTIONS = (
         for verb in VERBS.values()
     ),
     Action(path="/undo", answer=undo, right=Right.OPERATE, method="POST"),
+    Action(path="/entry/backfill", answer=ask_to_backfill, right=Right.OPERATE, has_json=False),
+    Action(path="/entry/backfill", answer=backfill, right=Right.OPERATE, method="POST"),
     Action(path="/entry/revert", answer=ask_to_revert, right=Right.EDIT),
     Action(path="/entry/revert", answer=revert, right=Right.EDIT, method="POST"),
 )

@@ -1,10 +1,11 @@
-"""The form of an entry: new, a copy, or a change; checked, previewed and saved on the server."""
+"""The form of an entry: new, a copy, or a change; checked, previewed and saved on the server. And that of one run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,10 +16,19 @@ from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, PageRequest, Undo, flash
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.dashboard.views.entries import asked_name
+from redisbeater.dashboard.views.entries import asked_name, zone_of
+from redisbeater.dashboard.views.queries import past_time
 from redisbeater.display import printable_json, shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import Collected, EditConflict, EntryExists, EntryNotFound, InvalidEntry
+from redisbeater.exceptions import (
+    Collected,
+    EditConflict,
+    EntryExists,
+    EntryNotFound,
+    InvalidEntry,
+    RunActive,
+    SendFailed,
+)
 from redisbeater.management.edit_report import EditReport
 from redisbeater.management.entry_words import JSON_WORDS, FormWords, default_of, fields_of_entry
 from redisbeater.management.lint import Preview
@@ -33,7 +43,7 @@ from redisbeater.schedules.kinds import SCHEDULE_WORDS
 _PLACES = {field.name: word for word, field in WORDS.items()}
 
 #: The fields of a form in their order; "arg" stands for the arguments of the task.
-_ORDER = ("", "name", "task", "kind", *SCHEDULE_WORDS, "timezone", "arg", *WORDS)
+_ORDER = ("", "name", "task", "kind", *SCHEDULE_WORDS, "timezone", "arg", *WORDS, "scheduled_for")
 
 #: What the name of the field of an argument of the task begins with.
 _ARGUMENT = "arg."
@@ -193,7 +203,7 @@ async def save_form(req: PageRequest, form: Form) -> Page | Response:
     """Do what a form says, or show it again with all that is wrong."""
     draft, step = Draft.of_form(form), form["step"]
     if step in ("arguments", "switch"):
-        return await _with_arguments(req, draft, shows_json=form["arguments"] == "json", is_switched=step == "switch")
+        return await _with_arguments(req, draft, form)
     try:
         if step == "restore":
             with suppress(EntryExists):
@@ -223,15 +233,16 @@ async def save_form(req: PageRequest, form: Form) -> Page | Response:
         return await _form(req, draft, status=404)
 
 
-async def _with_arguments(req: PageRequest, draft: Draft, *, shows_json: bool, is_switched: bool) -> Page:
-    """Show the form with the arguments of the task that is chosen; ``is_switched``: they came the other way."""
-    draft.has_json ^= is_switched
+async def _with_arguments(req: PageRequest, draft: Draft, form: Form, template: str = "form.html") -> Page:
+    """Show the form with the arguments of the task that is chosen, as fields or, if it says so, as JSON."""
+    shows_json, is_switched = form["arguments"] == "json", form["step"] == "switch"
+    draft.has_json ^= is_switched  # they came the other way
     try:
         await _pass_arguments(req, draft)
         draft.has_json = shows_json
     except InvalidEntry as exc:
         draft.refuse(exc)
-    page = await _form(req, draft)
+    page = await _form(req, draft, template=template)
     if is_switched and draft.has_json and not shows_json:
         draft.errors["kwargs"] = NO_FIELDS
     return page
@@ -427,6 +438,7 @@ async def _form(
     report: EditReport | None = None,
     theirs: FormWords | None = None,
     status: int = 200,
+    template: str = "form.html",
 ) -> Page:
     signature = await req.store.signature(draft.words.get("task", "").strip())
     draft.show_arguments(signature)
@@ -438,7 +450,7 @@ async def _form(
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
     data |= {"changes": report.as_dict()} if report else {}
     data |= {"preview": preview.as_dict()} if preview else {}
-    return Page(template="form.html", values=values, data=data, fragment="content", status=status)
+    return Page(template=template, values=values, data=data, fragment="content", status=status)
 
 
 async def _conflict(req: PageRequest, draft: Draft) -> Page:
@@ -452,7 +464,75 @@ async def _conflict(req: PageRequest, draft: Draft) -> Page:
     return await _form(req, draft, theirs=theirs, status=409)
 
 
+async def ask_to_run(req: PageRequest) -> Page:
+    """Show the form of a run with other arguments than the entry's."""
+    name = asked_name(req)
+    return await _form(req, Draft.of_entry(name, await req.store.form_words(name)), template="trigger.html")
+
+
+async def start_run(req: PageRequest) -> Page | Response:
+    """Start a run of an entry with the arguments of a form, or show the form again with all that is wrong."""
+    form = await read_form(req.request)
+    draft, stored = Draft.of_form(form), await req.store.form_words(form["was"])
+    draft.words |= {
+        "task": stored.words["task"],
+        "scheduled_for": form["scheduled_for"].strip(),
+    }  # it is the entry's task, whatever is sent
+    if form["step"] in ("arguments", "switch"):
+        return await _with_arguments(req, draft, form, "trigger.html")
+    status = 422
+    try:
+        run_id = await _started(req, draft)
+    except InvalidEntry as exc:
+        if req.wants_json:
+            raise
+        draft.refuse(exc)
+    except (RunActive, SendFailed) as exc:
+        if req.wants_json:
+            raise
+        draft.errors[""], status = str(exc), 409
+    else:
+        if req.wants_json:
+            return JSONAnswer({"name": draft.was, "id": run_id})
+        answer = RedirectResponse(f"{req.root}/entry?name={quote_name(draft.was)}", 303)
+        await flash(req, answer, f"Started {shown(draft.was, 80)}: run {run_id}.")
+        return answer
+    return await _form(req, draft, status=status, template="trigger.html")
+
+
+async def _started(req: PageRequest, draft: Draft) -> str:
+    """Start a run; return its id.
+
+    Raises:
+        InvalidEntry: its arguments or its time cannot be read, or its task takes no such arguments.
+    """
+    errors, at, passed = Collected(), None, dict[str, Any]()
+    with errors:
+        await _pass_arguments(req, draft)
+    with errors:
+        if text := draft.words["scheduled_for"]:
+            at = await _scheduled_for(req, draft.was, text)
+    with errors:
+        given = {word: draft.words.get(word, "").strip() for word in ("args", "kwargs")}
+        texts = await req.store.restored_words(draft.was, {word: text for word, text in given.items() if text})
+        words = await req.store.words(texts, draft.was)
+        passed = {"args": [], "kwargs": {}} | await run_in_threadpool(words.fields)
+    errors.raise_first()
+    if problem := await req.store.task_problem(await req.store.get(draft.was), **passed):
+        raise InvalidEntry("$", problem)
+    return await req.store.trigger(draft.was, **passed, scheduled_for=at, note=draft.note, by=req.user.name)
+
+
+async def _scheduled_for(req: PageRequest, name: str, text: str) -> datetime:
+    try:
+        return past_time(req, text, await zone_of(req, name))
+    except ValueError as exc:
+        raise InvalidEntry("$.scheduled_for", str(exc)) from exc
+
+
 ACTIONS = (
+    Action(path="/entry/run", answer=ask_to_run, right=Right.EDIT, has_json=False),
+    Action(path="/entry/run", answer=start_run, right=Right.EDIT, method="POST"),
     Action(path="/new", answer=new, right=Right.EDIT),
     Action(path="/entry/edit", answer=edit, right=Right.EDIT),
     Action(path="/entry", answer=save, right=Right.EDIT, method="POST"),

@@ -227,7 +227,8 @@ async def find(req: PageRequest) -> Page:
     """Find pages, entries, labels, runs and actions; of a part of an id runs are searched at Enter alone."""
     text = " ".join(req.query("q")[:MOST_TYPED].split())
     folded, command = text.casefold(), read_command(text)
-    found = (await req.store.views(1, MOST_ROWS, text=text)).entries if text else []
+    listed = await req.store.views(1, MOST_ROWS, text=text) if text else None
+    found = listed.entries if listed else []
     target = command.target if command else text
     runs = await _runs_with(req, target)
     entries = _nearest(text, found)[:MOST_FOUND]
@@ -237,6 +238,7 @@ async def find(req: PageRequest) -> Page:
         "q": text,
         "pages": [(path, name) for path, name in _pages_of(req) if folded in name.casefold()],
         "entries": [entry.with_runs(newest[entry.name]) for entry in entries],
+        "listed": listed,
         "labels": [label for label in labels if folded in label.casefold()][:MOST_FOUND],
         "runs": [run if isinstance(run, str) else run.id for run in runs],
         "actions": await _actions(req, command, runs) if command else [],

@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from itertools import accumulate
 from typing import Any, NamedTuple
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from redisbeater.dashboard.access import MOST_BYTES, Form, read_form
-from redisbeater.dashboard.pages import PageRequest
+from redisbeater.dashboard.access import Form, read_form
+from redisbeater.dashboard.pages import PageRequest, Rest, Undo, read_rest
+from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RunNotFound
 from redisbeater.management.runs.history import WHOLE_ID
 from redisbeater.management.runs.results import failure_key
@@ -113,11 +113,8 @@ def whole(text: str, least: int, most: int, default: int | None = None) -> int:
     return (least if default is None else default) if number is None else min(max(number, least), most)
 
 
-#: Entries that one form changes at most.
-MOST_ENTRIES = 1_000
-
-#: Bytes of their names at most, where all that match are chosen: the form that asks sends them back, with a note.
-MOST_NAME_BYTES = MOST_BYTES - 8 * 1024
+#: Entries that one form names at most, and that a change of all that match takes at most.
+MOST_ENTRIES, MOST_MATCHING = 1_000, 100_000
 
 
 class StateBefore(NamedTuple):
@@ -141,28 +138,32 @@ class Chosen:
     Attributes:
         form: all of its fields.
         names: the entries.
-        total: how many match, where that are more than one form changes.
-        is_about: whether that may be some too high.
+        total: how many match, where that are more than one change takes.
         versions: by name, the one that an entry must still have; an entry that is not here may have any.
         former: of an undo, by name, what it brings back. No form has it, but only what Redis kept of the change.
         undo_id: of an undo, its id.
+        rest_id: the id of what is left of the change; empty: the form has the names.
+        rest: the change before this form: nothing is done, or what earlier forms have left of it.
     """
 
     form: Form
     names: list[str]
     total: int
-    is_about: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, StateBefore] = field(default_factory=dict)
     undo_id: str = ""
+    rest_id: str = ""
+    rest: Rest
 
     @classmethod
-    def of_undo(cls, form: Form, former: Mapping[str, StateBefore]) -> Chosen:
+    def of_undo(cls, form: Form, undo: Undo) -> Chosen:
         """Return the entries that an undo brings back; the person has confirmed it by the button."""
+        former = {name: StateBefore(*each) for name, each in undo.former.items()}
         versions = {name: each.version for name, each in former.items() if each.version}
+        rest = Rest(verb=undo.verb, names=list(former), done=undo.done, errors=undo.errors)
         return cls(
             form=Form([("confirm", "1"), ("next", form["next"])]), names=list(former), total=len(former),
-            versions=versions, former=former, undo_id=form["id"],
+            versions=versions, former=former, undo_id=form["id"], rest=rest,
         )  # fmt: skip
 
     def until(self, name: str) -> str:
@@ -186,33 +187,32 @@ class Chosen:
         return self.names[0] if len(self.names) == 1 else ""
 
 
-async def read_chosen(req: PageRequest) -> Chosen:
+async def read_chosen(req: PageRequest, verb: str) -> Chosen:
     """Read the form of a change: ``name`` in its address or once or many in the form; or ``all=1`` with filters.
 
     Raises:
         HTTPException: 400, it names no entry, or not each with its version; 413, too many; 422, there is no such state.
     """
     form = await read_form(req.request)
+    if form["rest"]:
+        rest = await read_rest(req, verb, form["rest"])
+        return Chosen(form=form, names=list(rest.names), total=rest.total, rest_id=form["rest"], rest=rest)
     given = [name for name in [*req.queries("name"), *form.all("name")] if name]
     names, versions = list(dict.fromkeys(given)), _versions(form, given)
-    total, is_about = len(names), False
     if form["all"] == "1":
-        query = _query(form)
-        if query.state == "deleted":
-            deleted = [name for name in await req.store.deleted() if query.q.casefold() in name.casefold()]
-            names, total = deleted[:MOST_ENTRIES], len(deleted)
-        else:
-            found = await req.site.heavy_reads.read(
-                req.request, req.user, lambda store: store.views(1, MOST_ENTRIES, **query.filters)
-            )
-            names = [entry.name for entry in found.entries if entry.snapshot and entry.snapshot.definition]
-            total, is_about = found.total, found.is_about
-        names = _that_fit(names)
+        names = await _names_that_match(req, _query(form))
     if not names:
-        raise HTTPException(400, "no entry is chosen")
-    if len(names) > MOST_ENTRIES:
+        raise HTTPException(400, "no entry is selected")
+    if len(names) > MOST_ENTRIES and form["all"] != "1":
         raise HTTPException(413, f"one form changes at most {MOST_ENTRIES:,} entries")
-    return Chosen(form=form, names=names, total=total, is_about=is_about, versions=versions)
+    total, names = len(names), names[:MOST_MATCHING]
+    return Chosen(form=form, names=names, total=total, versions=versions, rest=Rest(verb=verb, names=names))
+
+
+async def _names_that_match(req: PageRequest, query: EntryQuery) -> list[str]:
+    if query.state == "deleted":
+        return [name for name in await req.store.deleted() if query.q.casefold() in name.casefold()]
+    return await req.site.heavy_reads.read(req.request, req.user, lambda store: store.changeable_names(**query.filters))
 
 
 def _versions(form: Form, names: list[str]) -> dict[str, str]:
@@ -232,12 +232,6 @@ def _query(form: Form) -> EntryQuery:
     except ValueError as exc:
         raise HTTPException(422, str(exc)) from exc
     return EntryQuery.of(form.flat)
-
-
-def _that_fit(names: list[str]) -> list[str]:
-    """Return the first names, as many as a form can send."""
-    sizes = accumulate(len("name=&") + len(quote_plus(name, errors="replace")) for name in names)
-    return [name for name, size in zip(names, sizes) if size <= MOST_NAME_BYTES]
 
 
 #: Characters of what somebody types to find something.
@@ -416,6 +410,11 @@ def past_time(req: PageRequest, text: str, zone: tzinfo | None, *, may_come: boo
     zone = zone or req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
     return read_time(text, now=req.clock.now, zone=zone, is_past=True, may_come=may_come)
+
+
+def not_understood(text: str) -> str:
+    """Return the problem of a text that is to be a time to come."""
+    return f'"{shown(text, 80)}" is not understood. Try 30m, 17:00 or tomorrow 09:00.'
 
 
 def _words(req: PageRequest) -> list[str]:

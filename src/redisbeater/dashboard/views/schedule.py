@@ -30,6 +30,7 @@ from redisbeater.dashboard.views.queries import (
     RUN_STATES,
     EntryQuery,
     HistoryQuery,
+    not_understood,
     past_time,
     read_value,
     whole,
@@ -98,7 +99,7 @@ async def pause(req: PageRequest) -> Page | Response:
     except InvalidEntry as exc:
         if req.wants_json:
             raise
-        values = {"form": form, "problem": str(exc), "back": local_path(req.request, form["next"])}
+        values = {"form": form, "problem": exc.problem, "back": local_path(req.request, form["next"])}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
     text = f"The schedule is paused: no beat sends anything.{left}"
@@ -140,7 +141,7 @@ def _until(req: PageRequest, text: str) -> datetime | None:
     try:
         return read_time(text, now=req.clock.now, zone=zone) if text.strip() else None
     except ValueError as exc:
-        raise InvalidEntry("$.until", str(exc)) from exc
+        raise InvalidEntry("$.until", not_understood(text)) from exc
 
 
 async def _done(req: PageRequest, text: str, target: str, data: object, tone: Tone) -> Response:
@@ -352,12 +353,15 @@ async def bands(req: PageRequest) -> Page:
     lanes = [lane(band, due.get(band.name, []), runs[band.name], axis) for band in shown]
     data = {
         "start": begin, "now": now, "end": found.end, "is_at_least": found.is_at_least, "total": total,
-        "entries": [{"name": each.name, "runs": each.runs, "due": due.get(each.name, [])} for each in lanes],
+        "entries": [
+            {"name": band.name, "alike": band.entries - 1, "runs": each.runs, "due": due.get(band.name, [])}
+            for band, each in zip(shown, lanes)
+        ],
     }  # fmt: skip
     values = {
         "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
         "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
-        "address": f"{req.root}/bands?within={within}&",
+        "address": f"{req.root}/bands?within={within}&", "entries": sum(band.entries for band in found.bands),
     }  # fmt: skip
     return Page(template="bands.html", values=values, data=data, fragment="bands")
 

@@ -15,7 +15,7 @@ from redisbeater.management.files.definitions import fields_of
 from redisbeater.management.files.export import Export, FileEntry, check_owner
 from redisbeater.management.files.plan import Applied, Changes, PlannedChange, state_of
 from redisbeater.model.meta import file_owner
-from redisbeater.store import SAVE_PAGE, Snapshot, pages
+from redisbeater.store import KEEP_DELETED, SAVE_PAGE, Snapshot, pages
 
 #: How many entries are read in one step.
 PIECE = 250
@@ -108,7 +108,7 @@ def _write(context: Context, page: Sequence[PlannedChange], done: Applied, ready
 
 def _delete(context: Context, changes: Changes, page: Sequence[PlannedChange], done: Applied) -> None:
     origins = {each.name: each.origin for each in page}
-    deleted = context.redis.delete_many(origins, log=changes.author.line("deleted"))
+    deleted = context.redis.delete_many(origins, log=changes.author.line("deleted"), kept=KEEP_DELETED)
     announce(deleted, "deleted", by=changes.author.by)
     done.deleted += deleted
     for name in origins.keys() - deleted.keys():

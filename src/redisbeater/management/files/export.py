@@ -24,7 +24,7 @@ _MOST_LEVELS = MAX_DEPTH + 3
 #: Entries of YAML that are written at a time.
 PIECE = 250
 
-_INSTALL = "YAML needs PyYAML: pip install redisbeater[yaml], or write the file as JSON"
+_INSTALL = "YAML needs PyYAML: pip install 'redisbeater[yaml]', or write the file as JSON"
 
 
 def decoded(content: bytes, file: str) -> str:

@@ -31,6 +31,7 @@ class Candidate:
         engine_key: all that the engine goes by; where it is the same, so are its fire times. Empty: that is not known.
         refused: why it cannot be imported; the field first.
         left_out: why it need not be imported.
+        is_enabled: whether the other scheduler runs it; an entry that cannot be read counts as enabled.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Candidate:
     engine_key: str = ""
     refused: str = ""
     left_out: str = ""
+    is_enabled: bool = True
 
 
 class SourceError(StoreError):

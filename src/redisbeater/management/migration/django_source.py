@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from celery import Celery
 
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.management.migration.candidate import Candidate
+from redisbeater.management.migration.candidate import Candidate, SourceError
 
 
 class DjangoSource:
@@ -39,6 +40,19 @@ class DjangoSource:
         from redisbeater.management.migration import django_tables
 
         return django_tables
+
+
+def moved_from(scheduler: object) -> list[str]:
+    """Return the tasks that an import has disabled in the database of a scheduler; none if it is another one's."""
+    theirs = sys.modules.get("django_celery_beat.schedulers")
+    if theirs is None or not isinstance(scheduler, theirs.DatabaseScheduler):
+        return []
+    from redisbeater.management.migration import django_tables
+
+    try:
+        return django_tables.moved()
+    except SourceError:  # that scheduler reports its database itself
+        return []
 
 
 def _set_up() -> None:

@@ -12,12 +12,14 @@ from celery import Celery
 from celery.schedules import crontab, schedule, solar
 from django.conf import settings
 from django.db import Error, transaction
+from django.db.models import Value
+from django.db.models.functions import Concat, Replace
 from django.utils.timezone import is_naive, make_aware
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from django_celery_beat.schedulers import ModelEntry
 
 from redisbeater.display import quoted, text_of
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.migration.candidate import (
     Candidate,
@@ -34,6 +36,9 @@ from redisbeater.store import pages
 
 #: Databases bound the parameters of a query.
 NAMES_OF_A_QUERY = 500
+
+#: What the description of a row begins with that an import has disabled: people and beats read it there.
+MOVED = "[moved to redisbeater]"
 
 #: The entry that django-celery-beat itself stores for Celery.
 CLEANUP = "celery.backend_cleanup"
@@ -61,8 +66,23 @@ def read(app: Celery) -> Iterator[Candidate]:
         yield _candidate(app, engines, row)
 
 
+def moved() -> list[str]:
+    """Return the names of the periodic tasks that an import has disabled, and nobody has enabled since.
+
+    Raises:
+        SourceError: the database failed.
+    """
+    rows = PeriodicTask.objects.filter(enabled=False, description__contains=MOVED)
+    try:
+        return list(rows.order_by("name").values_list("name", flat=True))
+    except Error as exc:
+        raise SourceError(_failure(exc)) from exc
+
+
 def switch(names: Sequence[str], *, enabled: bool) -> list[str]:
     """Enable or disable periodic tasks, all or none, and let running beats read the table again.
+
+    The description of those that are disabled says so.
 
     Returns:
         The names of those that were not so before.
@@ -71,12 +91,14 @@ def switch(names: Sequence[str], *, enabled: bool) -> list[str]:
         SourceError: the database failed.
     """
     rows = PeriodicTask.objects.select_for_update().filter(enabled=not enabled)
+    unmarked = Replace(Replace("description", Value(f"{MOVED} ")), Value(MOVED))
+    description = unmarked if enabled else Concat(Value(f"{MOVED} "), unmarked)
     switched: list[str] = []
     try:
         with transaction.atomic(using=rows.db):
             for page in pages(names, NAMES_OF_A_QUERY):
                 found = list(rows.filter(name__in=page).values_list("name", flat=True))
-                PeriodicTask.objects.filter(name__in=found).update(enabled=enabled)
+                PeriodicTask.objects.filter(name__in=found).update(enabled=enabled, description=description)
                 switched += found
         PeriodicTasks.update_changed()
     except Error as exc:
@@ -95,16 +117,21 @@ def _candidate(app: Celery, engines: Celery, row: Any) -> Candidate:
         entry = RedisScheduleEntry(row.name, row.task, app=app, **_fields(row))
         definition, meta = entry.definition(), entry.initial_meta()
     except InvalidEntry as exc:
-        return Candidate(name=row.name, refused=str(exc))
+        return Candidate(name=row.name, refused=str(exc), is_enabled=row.enabled)
     return Candidate(
-        name=row.name, definition=definition, meta=meta, engine=_engine(engines, row), engine_key=_engine_key(row)
+        name=row.name,
+        definition=definition,
+        is_enabled=row.enabled,
+        meta=meta,
+        engine=_engine(engines, row),
+        engine_key=_engine_key(row),
     )
 
 
 def _left_out(app: Celery, row: Any) -> str:
     """Return why a row need not be imported; empty if it must be."""
-    if row.name == CLEANUP or row.name in (app.conf.beat_schedule or {}):
-        return "static: the code declares it in beat_schedule, and beat stores it here itself"
+    if row.name == CLEANUP or row.name in declared_entries(app):
+        return "static: the code declares it, and beat stores it here itself"
     now = datetime.now(timezone.utc)
     if not row.enabled and row.clocked and _aware(row.clocked.clocked_time) <= now:
         return f"its only time, {_aware(row.clocked.clocked_time).isoformat()}, has passed"
@@ -133,7 +160,7 @@ def _fields(row: Any) -> dict[str, Any]:
         "end_at": end_at,
         "max_runs": 1 if is_once else None,
         "on_finish": "disable" if is_once or row.expires else "keep",
-        "description": row.description or "",
+        "description": (row.description or "").replace(MOVED, "").strip(),
         "last_run_at": _last_run_at(row),
         "total_run_count": row.total_run_count,
     }

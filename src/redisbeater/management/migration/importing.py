@@ -104,6 +104,11 @@ class Import:
         enabled = (each for each in self.of_state("imported") if each.change and each.change.definition.enabled)
         return self._source.switch([each.name for each in enabled], enabled=False)
 
+    def still_enabled(self) -> list[str]:
+        """Return the names of what was not imported, though it could have been wanted, and is enabled at the source."""
+        others = (*self.of_state("refused"), *self.of_state("exists"))
+        return sorted(entry.name for entry in others if entry.candidate.is_enabled)
+
     def of_state(self, state: str) -> list[ImportedEntry]:
         """Return the entries of a state."""
         return [entry for entry in self.entries if entry.state == state]

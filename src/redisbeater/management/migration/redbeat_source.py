@@ -11,6 +11,7 @@ from typing import Any
 from celery import Celery
 from celery.beat import ScheduleEntry
 
+from redisbeater.config.settings import redbeat_prefix
 from redisbeater.config.urls import RedisUrl
 from redisbeater.config.values import PREFIX, given_settings
 from redisbeater.context import Context
@@ -25,13 +26,10 @@ from redisbeater.model import json_text
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.store import SAVE_PAGE, RedisSchedule, Snapshot, pages
 
-#: The prefix of RedBeat's keys where none is set.
-DEFAULT_PREFIX = "redbeat:"
-
 #: The entry that Celery itself declares: RedBeat stores it, and does not mark it as static.
 CLEANUP = "celery.backend_cleanup"
 
-_STATIC = "static: the code declares it in beat_schedule, and beat stores it here itself"
+_STATIC = "static: the code declares it, and beat stores it here itself"
 
 
 class RedBeatSource:
@@ -46,10 +44,9 @@ class RedBeatSource:
     name = "redbeat"
 
     def __init__(self, app: Celery, url: str | None = None, prefix: str | None = None) -> None:
-        theirs = dict(given_settings(app, "redbeat_"))
         self._app = app
-        self._prefix = prefix or theirs.get("key_prefix") or DEFAULT_PREFIX
-        self._url = url or theirs.get("redis_url")
+        self._prefix = prefix or redbeat_prefix(app)
+        self._url = url or dict(given_settings(app, "redbeat_")).get("redis_url")
         self._setting = "--from" if url else "redbeat_redis_url"
         self._given = (url, prefix)
 
@@ -128,6 +125,7 @@ class RedBeatSource:
         return Candidate(
             name=snapshot.name,
             definition=stored.definition,
+            is_enabled=stored.definition.enabled,
             meta=stored.meta,
             engine=self._engine(snapshot.definition),
             engine_key=json_text.canonical(json_text.from_text(snapshot.definition, "$")["schedule"]),

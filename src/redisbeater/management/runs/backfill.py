@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from redisbeater.management.runs.reserved import RunSender, SendRequest, send_ru
 from redisbeater.model.passed_values import MOST_LISTED
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import FINAL, Kind, State
+from redisbeater.model.run import FINAL, Kind, Span, State
 from redisbeater.schedules.zones import in_zone
 
 logger = get_logger(__name__)
@@ -31,6 +31,9 @@ MOST_FIRE_TIMES = 10_000
 _STEPS = 20_000_000
 
 _MICROSECOND = timedelta(microseconds=1)
+
+#: How far the fire time before a span is looked for, one after the other: a day of seconds has 86,400.
+_LOOKS_BACK = (timedelta(hours=1), timedelta(days=1), timedelta(days=31), timedelta(days=366))
 
 #: The states of runs that need no other one.
 _DONE = frozenset(State) - FINAL | {State.SUCCESS}
@@ -113,11 +116,12 @@ def send_backfill(
         version=stored.version,
     )
     began, missing = time.monotonic(), planned.missing
+    before = dict(zip(planned.fire_times, (_before(context, stored, planned.fire_times), *planned.fire_times)))
     try:
         for number, fire_time in enumerate(missing):
             if rate is not None:
                 time.sleep(max(began + number / rate - time.monotonic(), 0))
-            planned.sent[fire_time] = _send(caller, stored, fire_time, errand)
+            planned.sent[fire_time] = _send(caller, stored, fire_time, Span(before[fire_time]), errand)
             if progress is not None:
                 progress(number + 1)
     finally:
@@ -125,7 +129,7 @@ def send_backfill(
     return planned
 
 
-def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, errand: SendRequest) -> str:
+def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, span: Span, errand: SendRequest) -> str:
     """Send one run as soon as its overlap allows, and return its id."""
     context = caller.context
     events = context.redis.runs.events()
@@ -133,7 +137,7 @@ def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, errand: S
         while True:
             # Read again: the runs before may have taken hours, and a deadline counts from the send.
             present = replace(stored, now=context.redis.clock()[0])
-            run = triggered_run(context, present, stored.definition, fire_time)
+            run = triggered_run(context, present, stored.definition, fire_time, span)
             try:
                 send_run(caller, run, errand, present.now)
                 return str(run.options["task_id"])
@@ -141,6 +145,15 @@ def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, errand: S
                 wait_for_event(events, LONGEST_LOOK_SECONDS)
     finally:
         events.close()
+
+
+def _before(context: Context, stored: StoredEntry, fire_times: Sequence[datetime]) -> datetime | None:
+    """Return the fire time before the first of several, or None if there is none in the year before."""
+    for span in _LOOKS_BACK if fire_times else ():
+        first = fire_times[0]
+        if found := list(_fire_times(context, stored, first - span, first - _MICROSECOND)):
+            return found[-1]
+    return None
 
 
 def _fire_times(context: Context, stored: StoredEntry, first: datetime, last: datetime) -> Iterator[datetime]:

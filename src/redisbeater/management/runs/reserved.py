@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from celery.beat import Scheduler
@@ -19,16 +22,18 @@ from redisbeater.display import quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, RunActive, SendFailed, StoreError, WrongType
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, SendFailed, StoreError, WrongType
 from redisbeater.log_lines import get_logger
 from redisbeater.management.registered import refused_arguments
 from redisbeater.management.runs.history import check_tracked
+from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import checked_policies
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import Kind
+from redisbeater.model.run import Kind, Span
+from redisbeater.redaction import redacted
 from redisbeater.sending.run import cancel, counted_from, make_run, new_run, own_options
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Reservation
@@ -121,7 +126,7 @@ def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, no
         now: the time of the Redis server.
 
     Returns:
-        True: it was sent. False: it is buffered, and beat sends it when its turn comes.
+        True: it was sent, now or before. False: it is buffered, and beat sends it when its turn comes.
 
     Raises:
         RunActive: another run of the entry is active, or is being sent.
@@ -136,8 +141,8 @@ def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, no
         reservation = _reserve(context, run, errand, now)
         for active in reservation.active if errand.overlap is Overlap.CANCEL_OTHER else ():
             cancel(context, active, by=errand.author.by, note=errand.author.note)
-        if reservation.outcome == "BUFFERED":
-            return False
+        if reservation.outcome in ("BUFFERED", "KNOWN"):
+            return reservation.outcome == "KNOWN"
     elif errand.overlap is not Overlap.ALLOW:
         check_tracked(context)
     error = caller.send(run)
@@ -164,7 +169,7 @@ def _reserve(context: Context, run: RedisScheduleEntry, errand: SendRequest, now
     deadline = time.monotonic() + CLAIMED_SECONDS
     while True:
         reservation = context.redis.runs.reserve(new, errand.overlap.value)
-        if reservation.outcome in ("RESERVED", "BUFFERED"):
+        if reservation.outcome in ("RESERVED", "BUFFERED", "KNOWN"):
             return reservation
         if reservation.outcome == "BUSY":
             raise _busy(context, run.name, errand.overlap, reservation.active)
@@ -194,6 +199,16 @@ def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> No
         logger.warning("run %s was not sent, but its record does not say so: %s", run.options["task_id"], exc)
 
 
+#: What a task id may be that a caller chooses: it is a part of keys, of addresses and of shell commands.
+_TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+#: Characters that are kept of what such an id stands for.
+MOST_WORDS = 300
+
+#: For how many seconds more than the broker may take no other call sends a run: it has to read the entry and record it.
+SENDING_SECONDS = 5.0
+
+
 class Triggers:
     """Sends runs of entries from this process. Neither the next fire time nor the counters of an entry change."""
 
@@ -209,19 +224,84 @@ class Triggers:
         kwargs: Mapping[str, Any] | None,
         scheduled_for: datetime | None,
         overlap: OverlapWord | Overlap | None,
+        task_id: str | None,
         author: Author,
     ) -> str:
         """Send a run of an entry, and return its task id; :meth:`redisbeater.ScheduleStore.trigger`."""
         _check_moment(scheduled_for)
-        chosen = read_overlap(overlap)
+        send = partial(self._send, name, args, kwargs, scheduled_for, read_overlap(overlap), author)
+        if task_id is None:
+            return send("")
+        if not isinstance(task_id, str) or not _TASK_ID.fullmatch(task_id):
+            expected = "up to 128 letters, digits and . _ : - that begin with a letter or a digit"
+            raise InvalidEntry("$.task_id", f"expected {expected}, got {quoted(task_id)}")
+        moment = scheduled_for and scheduled_for.isoformat()
+        asked = {"name": name, "args": args, "kwargs": kwargs, "scheduled_for": moment, "overlap": overlap}
+        token = uuid.uuid4().hex
+        if not self._begin(task_id, asked, token):
+            return task_id
+        outcome = "UNSENT"
+        try:
+            send(task_id)
+            outcome = "SENT"
+        except (EntryNotFound, InvalidEntry, RunActive):
+            outcome = "REFUSED"
+            raise
+        finally:
+            self._end(task_id, outcome, token)
+        return task_id
+
+    def _begin(self, task_id: str, asked: dict[str, Any], token: str) -> bool:
+        """Return whether to send the run with an id that the caller has chosen: no other call has, or is about to.
+
+        Raises:
+            InvalidEntry: the id stands for something else.
+            RunActive: other calls are sending it, one after the other.
+        """
+        json_text.check_value(asked, "$")
+        patterns, given = self._context.config.redact, {key: value for key, value in asked.items() if value is not None}
+        texts = {key: json_text.to_text(redacted(value, patterns, in_texts=True)) for key, value in given.items()}
+        words = shown(", ".join(f"{key} {text}" for key, text in texts.items()), MOST_WORDS)
+        digest = hashlib.sha256(json_text.canonical(asked).encode()).hexdigest()
+        lease = 2 * self._context.config.publish_timeout + CLAIMED_SECONDS + SENDING_SECONDS
+        deadline = time.monotonic() + 2 * lease
+        while True:
+            word, known = self._context.redis.triggers.begin(task_id, digest, words, token=token, lease=lease)
+            if word == "TAKEN":
+                raise InvalidEntry("$.task_id", f"{task_id} is the id of a run of {quoted(known)}; pass another one")
+            if word == "OTHER":
+                problem = f"{task_id} stands for {known}, triggered within 24 hours, and not for {words}"
+                raise InvalidEntry("$.task_id", f"{problem}; pass another one")
+            if word != "WAIT":
+                return word == "SEND"
+            if time.monotonic() > deadline:
+                raise RunActive(f"another call is sending run {task_id}; try again in a moment", runs=(task_id,))
+            time.sleep(ASK_AGAIN_SECONDS)
+
+    def _end(self, task_id: str, outcome: str, token: str) -> None:
+        try:
+            self._context.redis.triggers.end(task_id, outcome, token=token)
+        except StoreError as exc:
+            logger.warning("run %s: a call with the same id may send it again, Redis has failed: %s", task_id, exc)
+
+    def _send(
+        self,
+        name: str,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        scheduled_for: datetime | None,
+        chosen: Overlap | None,
+        author: Author,
+        task_id: str,
+    ) -> str:
         stored = load(self._context, name)
         definition = self._definition(stored, args, kwargs)
-        run = triggered_run(self._context, stored, definition, scheduled_for or stored.now)
+        run = triggered_run(self._context, stored, definition, scheduled_for or stored.now, task_id=task_id)
         policy = ResolvedPolicy.of(definition, self._context.defaults).overlap if chosen is None else chosen
         version = stored.version if definition is stored.definition else ""
         request = SendRequest(author=author, overlap=policy, kind=Kind.TRIGGER, version=version)
         is_sent = send_run(self._caller, run, request, stored.now)
-        task_id: str = run.options["task_id"]
+        task_id = run.options["task_id"]
         header = scheduled_for and run.options["headers"]["scheduled_for"]
         self._log(name, author, run=task_id, scheduled_for=header, buffered=None if is_sent else True)
         return task_id
@@ -247,21 +327,34 @@ class Triggers:
 
 
 def triggered_run(
-    context: Context, stored: StoredEntry, definition: Definition, fire_time: datetime
+    context: Context,
+    stored: StoredEntry,
+    definition: Definition,
+    fire_time: datetime,
+    span: Span | None = None,
+    *,
+    task_id: str = "",
 ) -> RedisScheduleEntry:
     """Return a run of an entry out of turn, with that fire time; a naive one is in the entry's zone.
 
-    Its deadline counts from now: the fire time may be long ago.
+    Its deadline counts from now: the fire time may be long ago. Without a ``span`` it follows the entry's last run.
     """
     moment = checked_instant(fire_time, definition.zone(context.in_zone(stored.zone).zone), "$.scheduled_for")
-    count, attempt = stored.meta.total_run_count, int(context.config.track_runs)
+    last = stored.meta.last_run_at
     run = make_run(
-        definition, moment, schedule_id="", run_count=count, app=context.app, attempt=attempt, now=stored.now
+        definition,
+        moment,
+        schedule_id="",
+        run_count=stored.meta.total_run_count,
+        app=context.app,
+        attempt=int(context.config.track_runs),
+        now=stored.now,
+        span=span or Span(last if last is not None and last < moment else None),
     ).bind(context)
     if definition.deadline is not None:
         run.options["expires"] = counted_from(stored.now, own_options(definition, stored.now, stored.now)["expires"])
     # A random id: the run at that fire time has the other one, and workers discard what they know as revoked.
-    run.options["task_id"] = str(uuid.uuid4())
+    run.options["task_id"] = task_id or str(uuid.uuid4())
     return run
 
 

@@ -131,8 +131,8 @@ class EntryResult:
     Attributes:
         result: the first of :class:`Result` that holds.
         ends: the last ends of its runs.
-        since: when the first of the failures in a row ended, aware UTC; None: the last run has not failed, or that is
-            so long ago that it is not known any more.
+        since: when the first of the failures in a row ended, aware UTC; None: the last run has not failed, or it is
+            not known.
         error: the error of the newest run that failed; empty: none, or it is not known any more.
         waiting: how many of its newest runs wait for a worker, once one does for half a minute.
         waiting_since: since when the oldest of them waits, aware UTC; None: none does.

@@ -170,13 +170,13 @@ def _repeated(context: Context, ended: Run, now: datetime) -> RedisScheduleEntry
     fire_time = ended.fire_time or now
     if ended.payload:
         payload, new_id = Payload.from_text(ended.payload), str(uuid.uuid4())
-        run = run_again(ended.name, payload, fire_time, app=context.app, task_id=new_id).bind(context)
+        run = run_again(ended.name, payload, fire_time, app=context.app, task_id=new_id, span=ended.span).bind(context)
         run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
         return run
     with suppress(EntryNotFound, InvalidEntry):
         stored = load(context, ended.name)
         if ended.version == stored.version:
-            return triggered_run(context, stored, stored.definition, fire_time)
+            return triggered_run(context, stored, stored.definition, fire_time, ended.span)
     problem = f"ended with {ended.state}, and what it was sent with is not kept; trigger {quoted(ended.name)} instead"
     raise InvalidEntry("$.run", f"{ended.id} {problem}")
 

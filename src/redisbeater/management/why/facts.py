@@ -152,7 +152,9 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     """Return a line of a log for people: its word, how often it happened, and its details, with local times."""
     details = dict(line.details)
     by, note, _ = details.pop("by", ""), details.pop("note", ""), details.pop("was", None)
-    parts = [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
+    is_about_skips = details.get("fields") == ["skip"] and details.pop("fields")
+    parts = ["fire times that are left out"] if is_about_skips else []
+    parts += [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
     text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
@@ -194,7 +196,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
     of_zone = context.in_zone(snapshot.zone)
     runs = _runs(context, name)
     ends, options = Ends.from_text(snapshot.ends, snapshot.failures), stored.definition.options if stored else {}
-    since = redis.runs.failed_since(name) if ends.result is Result.FAILED else None
+    since = redis.runs.failed_since([name]).get(name) if ends.result is Result.FAILED else None
     found = redis.measures.read()
     beats, lock = beats_of(found.beats), found.lock if context.config.lock_key else ("", None)
     return Facts(

@@ -9,6 +9,7 @@ from datetime import MAXYEAR, datetime, timedelta, tzinfo
 
 from redisbeater.context import Context
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.registered import once_problem
 from redisbeater.management.why.facts import (
     MOST_SHOWN,
     Answer,
@@ -378,4 +379,8 @@ def explain(
         EntryNotFound: nothing is known of that name.
     """
     facts = replace(read_facts(context, name, now, max_interval), shown_in=shown_in)
-    return answer_now(facts) if at is None else answer_at(facts, checked_instant(at, facts.zone, "$.at"))
+    answer = answer_now(facts) if at is None else answer_at(facts, checked_instant(at, facts.zone, "$.at"))
+    definition = facts.stored and facts.stored.definition
+    if definition and definition.once and (problem := once_problem(context.app, definition.task)):
+        return replace(answer, evidence=(*answer.evidence, Evidence(text=problem)))
+    return answer

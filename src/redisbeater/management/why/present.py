@@ -53,7 +53,10 @@ def absence(facts: Facts) -> Answer:
         sentence = "It is not in the schedule any more, and its log does not say who deleted it."
         return Answer(verdict="gone", sentence=sentence, evidence=facts.recent())
     return Answer(
-        verdict="deleted", sentence=f"Deleted {facts.time(deleted.last)}{author_of(deleted)}.", evidence=facts.recent()
+        verdict="deleted",
+        sentence=f"Deleted {facts.time(deleted.last)}{author_of(deleted)}.",
+        advice=f"To bring it back within 7 days: restore {quoted_argument(facts.name)}",
+        evidence=facts.recent(),
     )
 
 
@@ -86,7 +89,7 @@ def _held(facts: Facts, since: str) -> Answer | None:
     if facts.leader == "":
         return Answer(
             verdict="no_leader",
-            sentence=f"Nobody leads{since_nobody_leads(facts)}: {since}.",
+            sentence=f"No beat is running{since_nobody_leads(facts)}: {since}.",
             evidence=evidence_of_leaders(facts),
         )
     if facts.lock_warning:

@@ -35,11 +35,12 @@
 -- ARGV[10] here      number of the database of the schedule
 -- ARGV[11..] push    the commands that put messages into the broker, one argument after the other
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the
---      claim is not ours any more, {definition, meta, recorded_run}, as another writer left them, {unproved: true}, the
---      broker is another server, or {rejected: why the broker refused its message}; of those that were written in part,
---      {reduced: why} or {done: how many commands of its messages}, and of those that stay claimed, {kept: by what}.
---      unproved: the error, empty: the broker is another server; resent: the same of runs by id, {gone: true} of one
---      that another beat has taken since, or that needs no message any more
+--      claim is not ours any more, with unsure: true where an earlier call may have written it, {definition, meta,
+--      recorded_run}, as another writer left them, {unproved: true}, the broker is another server, or {rejected: why
+--      the broker refused its message}; of those that were written in part, {reduced: why} or {done: how many commands
+--      of its messages}, and of those that stay claimed, {kept: by what}. unproved: the error, empty: the broker is
+--      another server; resent: the same of runs by id, with the name of the entry where one was written in part, and
+--      {gone: true} of one that another beat has taken since, or that needs no message any more
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_retry, runs, proof, there, here = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
@@ -88,7 +89,7 @@ local function conflict(new, stored, claim)
   local is_written = not stored.claim and (stored.meta == new.meta or not new.meta or is_deleted)
   if is_retry == '1' and is_written then return {} end
   if is_retry == '1' and stored.claim ~= claim and is_kept_by(claim_id, stored) then return {kept = stored.claim} end
-  if stored.claim ~= claim then return {fenced = true} end
+  if stored.claim ~= claim then return {fenced = true, unsure = is_retry == '1' or nil} end
   if digest(stored) == new.seen then return nil end
   return {definition = stored.definition, meta = stored.meta, recorded_run = stored.recorded_run}
 end
@@ -98,6 +99,7 @@ local function commit(key, new)
   local answer = conflict(new, stored, new.claim or claim_id)
   if answer then return next(answer) and answer end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
+  local recorded_run = recorded(new.recorded_run, stored.fire_time)
   local refusal, done = put(broker, new.push)
   if refusal then return refusal end
   local is_deleted = is_ours and not new.score
@@ -108,7 +110,7 @@ local function commit(key, new)
     delete(key, new.name)
     return next(answer) and answer
   end
-  write_meta(key, new.meta, recorded(new.recorded_run, stored.fire_time))
+  write_meta(key, new.meta, recorded_run)
   if new.skipped then redis.call('HSET', key, 'skipped', new.skipped) end
   redis.call('HDEL', key, 'last_error', 'tries', 'failing_since')
   local is_kept = is_ours and new.keep

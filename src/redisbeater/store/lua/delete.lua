@@ -30,11 +30,11 @@ local schedule, broken, statics, failing, answer, deleted = KEYS[1], KEYS[2], KE
 local channel, message, kept, keep, newest, log = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lines, line, runs = ARGV[7], ARGV[8], ARGV[9]
 
-local function keep_copy(key, entry, name)
+local function keep_copy(key, entry, name, problem_since)
   local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at', 'ends')
   local score = redis.call('ZSCORE', schedule, entry)
   fields.score = is_later_look(score, fields) and fields.fire_time or score or nil
-  fields.fire_time, fields.look_at = nil, nil
+  fields.fire_time, fields.look_at, fields.problem_since = nil, nil, problem_since
   redis.call('DEL', key)
   for field, text in pairs(fields) do
     redis.call('HSET', key, field, text)
@@ -46,7 +46,7 @@ end
 local function forget_older()
   for _, name in ipairs(try('ZREVRANGE', deleted, newest, -1) or {}) do
     redis.call('ZREM', deleted, name)
-    if not read(kept .. name, 'origin').origin then redis.call('DEL', kept .. name) end
+    if not is_static_origin(read(kept .. name, 'origin').origin) then redis.call('DEL', kept .. name) end
   end
 end
 
@@ -55,14 +55,14 @@ local function delete(entry, name, origin)
   local stored_origin = is_entry and (redis.call('HGET', entry, 'origin') or '')
   if is_entry and origin ~= '' and stored_origin ~= origin then return 'KEPT' end
   local is_static = origin == '' and is_entry and is_static_origin(stored_origin)
-  if is_static or newest ~= '0' and origin == '' and is_entry then keep_copy(kept .. name, entry, name) end
+  local problem_since = list_problem(schedule, entry)
+  if is_static or newest ~= '0' and is_entry then keep_copy(kept .. name, entry, name, problem_since) end
   if runs ~= '' then forget_runs(name) end
   local existed = is_entry and redis.call('DEL', entry) or 0
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
   try('ZREM', failing, entry)
-  list_problem(schedule, entry)
   if existed == 1 and line ~= '' then add_to_log(log .. name, lines, line) end
   redis.call('PEXPIRE', log .. name, keep)
   return existed == 0 and 'ABSENT' or is_static and 'STATIC' or 'DELETED'

@@ -197,18 +197,23 @@ local function problem_of(letters)
 end
 
 -- Store whether an entry is listed as failed, unstable, or neither, by its last ends; nil: there are none, as of one
--- that is deleted. Where it is listed so already, it stays so since the same time.
-local function list_problem(schedule, entry, stored)
+-- that is deleted. Where it is listed so already, it stays so since the same time. `since`: since when one that comes
+-- back was listed. Return since when it was listed so far; nil: it was not.
+local function list_problem(schedule, entry, stored, since)
   local prefix = string.sub(schedule, 1, -10) -- the key of the schedule is the prefix and ':schedule'
   local letters, at = ends_of(stored)
+  if instant(since) and tonumber(since) < at then at = since end
+  local was
   local problem = problem_of(letters)
   for _, list in ipairs({':failed', ':unstable'}) do
+    was = was or try('ZSCORE', prefix .. list, entry)
     if list == problem then
       try('ZADD', prefix .. list, 'NX', at, entry)
     else
       try('ZREM', prefix .. list, entry)
     end
   end
+  return was or nil
 end
 
 -- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of

@@ -22,16 +22,18 @@ local function is_ours(text)
 end
 
 local function restore_static(entry, name)
-  local fields = read(kept .. name, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'score', 'ends')
+  local fields = read(
+    kept .. name, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'score', 'ends', 'problem_since'
+  )
   if not is_ours(fields.origin or '') or redis.call('TYPE', entry).ok ~= 'none' then return 'ABSENT' end
   if is_below_another(schedule, entry) then return 'ABSENT' end
-  local score = fields.score
-  fields.origin, fields.score = origin, nil
+  local score, since = fields.score, fields.problem_since
+  fields.origin, fields.score, fields.problem_since = origin, nil, nil
   for field, text in pairs(fields) do
     redis.call('HSET', entry, field, text)
   end
   if score then redis.call('ZADD', schedule, score, entry) end
-  list_problem(schedule, entry, fields.ends)
+  list_problem(schedule, entry, fields.ends, since)
   try('SADD', statics, name)
   redis.call('DEL', kept .. name)
   return 'RESTORED'

@@ -21,16 +21,18 @@ local schedule, statics, deleted, answer, kept, entry = KEYS[1], KEYS[2], KEYS[3
 local channel, name, score, log, lines, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function restore_copy()
-  local fields = read(kept, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'ends')
+  local fields = read(kept, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'ends', 'problem_since')
   if not fields.definition then return 'ABSENT' end
   if redis.call('TYPE', entry).ok ~= 'none' then return is_own(schedule, entry) and 'EXISTS' or 'NOT_OURS' end
   if is_below_another(schedule, entry) then return 'NOT_OURS' end
+  local since = fields.problem_since
+  fields.problem_since = nil
   for field, text in pairs(fields) do
     redis.call('HSET', entry, field, text)
   end
   redis.call('ZADD', schedule, score, entry)
-  list_problem(schedule, entry, fields.ends)
-  if fields.origin then try('SADD', statics, name) end
+  list_problem(schedule, entry, fields.ends, since)
+  if is_static_origin(fields.origin) then try('SADD', statics, name) end
   redis.call('DEL', kept)
   try('ZREM', deleted, name)
   redis.call('PERSIST', log .. name)

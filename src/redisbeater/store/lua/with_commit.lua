@@ -54,10 +54,10 @@ local function problem_in(act, ...)
   return string.format('%s user_script:%s', problem.err, problem.line or 1)
 end
 
--- Store that the runs of an entry before a fire time are sent. Return what it is claimed by from now on: a call that
--- is repeated is known by that.
+-- Store that the runs of an entry before a fire time are sent. Return what it is claimed by from now on: no two calls
+-- give it the same, so that one that is repeated is known by that.
 local function keep_claim(claim_id, key, fire_time)
-  local claim = claim_id .. ' ' .. digest(read(key, 'definition', 'meta', 'recorded_run'))
+  local claim = claim_id .. ' ' .. fire_time .. ' ' .. digest(read(key, 'definition', 'meta', 'recorded_run'))
   redis.call('HSET', key, 'claim', claim, 'fire_time', fire_time)
   redis.call('HDEL', key, 'is_due_now')
   return claim

@@ -198,11 +198,14 @@ local function record_run(prefix, wait, new, now)
   return is_sent
 end
 
--- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far.
+-- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far: the
+-- new one follows the run that this one followed.
 local function buffer(prefix, name, key)
   local before = buffered_of(prefix, name)
   local run = before and before ~= key and read_run(before)
   if run and run.state == 'BUFFERED' then
+    local previous = read(before, 'previous_fire_time').previous_fire_time
+    redis.call(previous and 'HSET' or 'HDEL', key, 'previous_fire_time', previous or '')
     delete_run(prefix, before)
     try('ZREM', prefix .. ':runs:' .. name, before)
   end
@@ -269,11 +272,12 @@ local function count_minutes(prefix, run, state)
   redis.call('PEXPIRE', minutes, 73 * 300000)
 end
 
--- Add a run that has failed to the newest failures of the schedule.
+-- Add a run that has failed to the newest failures of the schedule. Of more than 1,000 a hundred are removed at once.
 local function list_failure(prefix, run)
   local failures = prefix .. ':failures'
   if (try('ZADD', failures, run.finished_at or server_time(), run.key) or 0) == 0 then return end
-  if redis.call('ZCARD', failures) > 1000 then redis.call('ZREM', failures, redis.call('ZRANGE', failures, 0, 0)[1]) end
+  if redis.call('ZCARD', failures) <= 1100 then return end
+  redis.call('ZREM', failures, unpack(redis.call('ZRANGE', failures, 0, 99)))
 end
 
 -- Add to the totals of a task; beyond 1000 fields, new tasks are counted together as `other`.
@@ -366,7 +370,8 @@ local function fields_of(key)
     key,
     'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late',
     'sent_at', 'started_at', 'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note',
-    'by', 'restart_of', 'version', 'queue', 'stop', 'alone', 'expires', 'taken'
+    'by', 'restart_of', 'version', 'queue', 'stop', 'alone', 'expires', 'taken',
+    'previous_fire_time', 'coalesced'
   )
 end
 

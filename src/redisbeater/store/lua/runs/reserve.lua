@@ -8,13 +8,15 @@
 -- ARGV[2] wait       seconds that a run may wait for its start
 -- ARGV[3] overlap    text: allow, skip, buffer_one or cancel_other
 -- ARGV[4] text       JSON of the run, as commit takes it, but for its state
--- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'CLAIMED': a beat has claimed the
---      entry, or 'BUSY': these runs are in its way; of the last two nothing was written
+-- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'KNOWN': a call with the same id has
+--      sent it, 'CLAIMED': a beat has claimed the entry, or 'BUSY': these runs are in its way; with the last three
+--      nothing was written
 local entry, schedule, answer = KEYS[1], KEYS[2], KEYS[3]
 local prefix, wait, overlap, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local new = cjson.decode(text)
 new.name = string.sub(entry, #prefix + 1)
+local own = prefix .. ':run:' .. new.id
 
 local function is_claimed()
   local look = redis.call('ZSCORE', schedule, entry)
@@ -25,12 +27,25 @@ local function reserve(state)
   new.state = state
   local is_sent = record_run(prefix, wait, new, server_time())
   if is_sent and exists(prefix, new.name) then count(entry, 'n.sent') end
-  if state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. new.id) end
+  if state == 'BUFFERED' then buffer(prefix, new.name, own) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({new.name}))
 end
 
+-- Return the answer where a call with the same id has recorded the run: it waits, or a worker has it. One that may not
+-- have been sent is sent now, and one that was withdrawn is recorded again.
+local function earlier_answer()
+  local run = read_run(own)
+  if not run or run.state == 'SENT' then return end
+  if run.state ~= 'LOST' or run.starts > 0 then return {run.state == 'BUFFERED' and 'BUFFERED' or 'KNOWN', {}} end
+  delete_run(prefix, own)
+  try('ZREM', prefix .. ':runs:' .. new.name, own)
+  try('ZREM', prefix .. ':failures', own)
+end
+
 local function decide()
-  local active = overlap ~= 'allow' and active_of(prefix, new.name, 10) or {}
+  local earlier = earlier_answer()
+  if earlier then return earlier end
+  local active = overlap ~= 'allow' and active_of(prefix, new.name, 10, own) or {}
   local waiting = overlap ~= 'allow' and buffered_of(prefix, new.name)
   if overlap ~= 'allow' and is_claimed() then return {'CLAIMED', {}} end
   if #active == 0 and not waiting then
@@ -42,7 +57,7 @@ local function decide()
     return {'BUSY', active}
   end
   reserve('BUFFERED')
-  release_buffered(prefix, new.name, not exists(prefix, new.name), prefix .. ':run:' .. new.id)
+  release_buffered(prefix, new.name, not exists(prefix, new.name), own)
   return {'BUFFERED', active}
 end
 

@@ -31,15 +31,18 @@ local function record_first_send(run)
   if exists(prefix, run.name) then count(prefix .. run.name, 'n.sent') end
 end
 
--- Put the message of a run that was taken into the broker, if it is taken by nothing else since. Return why not; nil:
--- it is there, or was before.
+-- Put the message of a run that was taken into the broker, if it is taken by nothing else since. From then on nobody
+-- takes it. Return why not; nil: it is there, or was before. The second answer: how many commands came through, if not
+-- all did.
 local function put_resent(run, new, broker)
   if ARGV[6] == '1' and not run.taken and run.attempt == new.attempt then return nil end
   local is_ours = run.taken == new.taken and run.attempt == new.attempt
   if not is_ours or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return {gone = true} end
-  local refusal = put(broker, new.push)
-  if not refusal then redis.call('HDEL', run.key, 'taken') end
-  return refusal
+  local refusal, done = put(broker, new.push)
+  if refusal then return refusal end
+  redis.call('HDEL', run.key, 'taken')
+  redis.call('HSET', run.key, 'state', 'SENT')
+  return nil, done
 end
 
 -- Record that a run that was taken has been sent, unless its worker was quicker or somebody has stopped it. If it was
@@ -64,14 +67,14 @@ end
 
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
 local function record_all_resent(answers, broker)
+  answers.resent = {}
   for _, new in ipairs(tracking.resent) do
     local run = read_run(prefix .. ':run:' .. new.id)
-    local refusal = run and new.push and put_resent(run, new, broker)
-    if refusal then
-      answers.resent = answers.resent or {}
-      answers.resent[new.id] = refusal
-    elseif run and new.push then
-      problem_in(record_resent, run, new)
+    if run and new.push then
+      local refusal, done = put_resent(run, new, broker)
+      local problem = not refusal and problem_in(record_resent, run, new)
+      local rest = (problem or done) and {reduced = problem or nil, done = done, name = run.name}
+      answers.resent[new.id] = refusal or rest or nil
     elseif run then
       record_resent(run, new)
     end
