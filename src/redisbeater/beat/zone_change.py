@@ -16,6 +16,7 @@ from redisbeater.display import shown
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import Before, Replan
+from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zones import SAME_RULES, ZoneRules, read_zone, rules_of, zone_name
@@ -164,6 +165,8 @@ class ZoneChange:
     def note(self, messages: Iterable[str]) -> None:
         """Record what other programs have changed; it may have been planned by other rules."""
         for name in messages:
+            if name != SEVERAL and not is_unreserved(name):
+                continue
             if self._names is not None and name != SEVERAL:
                 self._names.append(name)
                 self._done.discard(name)
@@ -228,12 +231,7 @@ class ZoneChange:
             redis.begin({f"{zone} {own[zone].id}": own[zone].text for zone in moved})
         if moved or self._holds_all or not (stored.is_listed or self._is_foreign):
             self._prepare(before, moved, own, deque(), is_listed=False)
-        elif (
-            stored.marked
-            or stored.is_again
-            or [each.text for each in own.values()]
-            != [stored.rules[zone].text if zone in stored.rules else "" for zone in own]
-        ):
+        elif not self._is_foreign and (stored.marked or self._texts(own) != self._texts(stored.rules)):
             self._adopt(own)
 
     def _look_at_edited(self) -> None:
@@ -243,13 +241,15 @@ class ZoneChange:
         self._look_at = time.monotonic() + LOOK_SECONDS
         edited, self._edited = self._edited, {}
         redis = self._context.redis.zone_rules
-        if not redis.is_to_read():
-            return
         stored = self._stored = StoredRules.of(redis.read() or {})
         own = self._own(stored.rules)
+        if not (moved := stored.others(own)):
+            return
+        is_partial = not (SEVERAL in edited and stored.is_again)
         redis.begin({})
-        is_partial = SEVERAL not in edited
-        self._prepare(self._zone, stored.others(own), own, deque(edited if is_partial else ()), is_listed=is_partial)
+        names = deque(name for name in edited if is_partial and name != SEVERAL)
+        if names or not is_partial:
+            self._prepare(self._zone, moved, own, names, is_listed=is_partial)
 
     def _own(self, zones: Iterable[str]) -> dict[str, ZoneRules]:
         """Return the rules of zones by the data of this host."""
@@ -268,8 +268,11 @@ class ZoneChange:
     def _adopt(self, own: Mapping[str, ZoneRules]) -> bool:
         """Record that all entries are planned by the rules of this host; return whether that is so."""
         dropped = {*self._stored.marked, *((zone, rules.id) for zone, rules in own.items())}
-        fields = {zone: rules.text for zone, rules in own.items()}
-        return self._context.redis.zone_rules.finish(fields, [" ".join(pair) for pair in dropped])
+        return self._context.redis.zone_rules.finish(self._texts(own), [" ".join(pair) for pair in dropped])
+
+    @staticmethod
+    def _texts(rules: Mapping[str, ZoneRules]) -> dict[str, str]:
+        return {zone: each.text for zone, each in rules.items()}
 
     # Plan again
 
@@ -348,8 +351,9 @@ class ZoneChange:
                 logger.warning("rules of %s changed: %d entries planned again, %s", zone, len(moves), words)
             elif not self._is_partial:
                 logger.warning("rules of %s changed: %d entries planned again, none moved", zone, len(moves))
-        met = set() if self._is_partial else self._before.zones
-        if not (self._is_foreign or self._adopt(self._own((*self._stored.rules, *met, self._zone)))):
+        if self._is_partial or self._is_foreign:  # other programs may have planned more; a full walk finds that
+            return
+        if not self._adopt(self._own((*self._stored.rules, *self._before.zones, self._zone))):
             self._compare(self._zone)
 
     def _log(self, written: Mapping[str, Edit]) -> None:

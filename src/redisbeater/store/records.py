@@ -193,10 +193,6 @@ class ZoneRulesKey:
         found: dict[str, str] | None = unless_wrong_type(self._connection, lambda client: client.hgetall(self._key))
         return found
 
-    def is_to_read(self) -> bool:
-        """Return whether another program has planned entries by other rules since the last look."""
-        return bool(unless_wrong_type(self._connection, lambda client: client.hexists(self._key, AGAIN)))
-
     def begin(self, fields: Mapping[str, str]) -> None:
         """Record the rules by which entries are planned again from now on, beside those before."""
         self._connection.call(lambda client: client.hdel(self._key, AGAIN))
