@@ -81,7 +81,7 @@ def test_the_listing_is_drawn_for_people(run: Callable[..., Result], write: Call
         "price feed|enabled|Sat 23:30:00|67 s late|33 min ago|2,003|every minute|shop.tasks.prices",
         "mail digest|enabled|Sat 23:31:10|3 s|7 s ago|88,120|every 10 seconds|shop.tasks.digest",
         "tokyo|enabled|Mon 09:00:00 JST|25 h|-|0|at 09:00 on Monday to Friday, Asia/Tokyo|shop.tasks.digest",
-        "report|enabled|Mon 09:00:00|1 d|Fri 09:00|318|at 09:00 on Monday to Friday|shop.tasks.digest",
+        "report|enabled|Mon 09:00:00|33 h|Fri 09:00|318|at 09:00 on Monday to Friday|shop.tasks.digest",
         "invoices|disabled|-|-|3 Nov|12|every 10 seconds|shop.tasks.digest",
         "odd|broken|-|-|-|0|$.task: expected a task or its name, got 5|-",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import json
 import socket
 import threading
@@ -144,7 +145,8 @@ def test_a_long_interval_between_claims_is_no_trouble(probe: Callable[..., Probe
 def test_an_entry_that_is_late_is_unhealthy_but_beat_is_alive(probed: Probed) -> None:
     save_due(probed.scheduler.app, "report", late=78)
 
-    assert probed.checks() == {"late": "1 entry late, oldest 1 min (limit 1 min)"}
+    assert re.fullmatch(r"1 entry late, oldest \d+ s \(limit 1 min\)", probed.checks()["late"])
+    assert list(probed.checks()) == ["late"]
     assert probed.ask("/live").status == 200
 
 
@@ -295,9 +297,10 @@ def test_the_beat_that_leads_pings_while_all_is_well_and_says_once_when_it_is_no
         save_due(app, "report", late=78)
         wait_until(lambda: len(service.asked) > 1, "a failure")
 
-    assert service.asked == [
+    asked = [(method, path, re.sub(r"\d+ s ", "78 s ", text)) for method, path, text in service.asked]
+    assert asked == [
         ("GET", "/ping/secret", ""),
-        ("POST", "/ping/secret/fail", "unhealthy: 1 entry late, oldest 1 min (limit 1 min)"),
+        ("POST", "/ping/secret/fail", "unhealthy: 1 entry late, oldest 78 s (limit 1 min)"),
     ]
 
 

@@ -204,52 +204,52 @@ def test_the_awaitable_twin_takes_an_id_too(site: RunSite, store: ScheduleStore)
 # where runs are recorded
 
 
-@pytest.fixture
-def tracked(site: RunSite) -> RunSite:
-    if not site.context.config.track_runs:
-        pytest.skip("needs records of runs")
-    return site
+only_tracked = pytest.mark.parametrize("site", [True], indirect=True, ids=["tracked"])
 
 
-def test_the_id_of_another_run_is_refused(tracked: RunSite, store: ScheduleStore) -> None:
+@only_tracked
+def test_the_id_of_another_run_is_refused(site: RunSite, store: ScheduleStore) -> None:
     random = store.trigger("report")
 
     with pytest.raises(InvalidEntry, match=rf"\$.task_id: {random} is the id of a run of 'report'; pass another one"):
         store.trigger("report", task_id=random)
 
 
-def test_a_run_that_a_worker_has_is_not_sent_again(tracked: RunSite, store: ScheduleStore) -> None:
+@only_tracked
+def test_a_run_that_a_worker_has_is_not_sent_again(site: RunSite, store: ScheduleStore) -> None:
     store.trigger("report", task_id="one")
-    take(tracked.app)
-    tracked.start("one")
-    tracked.client.hset(tracked.keys.trigger("one"), "sender", "a call that died after the message had left")
+    take(site.app)
+    site.start("one")
+    site.client.hset(site.keys.trigger("one"), "sender", "a call that died after the message had left")
 
     assert store.trigger("report", task_id="one") == "one"
 
-    assert take(tracked.app) == []
+    assert take(site.app) == []
 
 
-def test_the_run_of_a_call_that_died_is_not_in_its_own_way(tracked: RunSite, store: ScheduleStore) -> None:
+@only_tracked
+def test_the_run_of_a_call_that_died_is_not_in_its_own_way(site: RunSite, store: ScheduleStore) -> None:
     store.update("report", overlap="skip")
-    _die_before_the_message_leaves(tracked.app, "one")
-    tracked.clock.go_on(MINUTE)
+    _die_before_the_message_leaves(site.app, "one")
+    site.clock.go_on(MINUTE)
 
     assert store.trigger("report", task_id="one") == "one"
     with pytest.raises(RunActive):
         store.trigger("report", task_id="two")
-    tracked.start("one")
-    tracked.finish("one")
+    site.start("one")
+    site.finish("one")
     assert store.trigger("report", task_id="two") == "two"
 
 
-def test_a_run_that_waits_for_its_turn_is_not_sent_by_the_next_call(tracked: RunSite, store: ScheduleStore) -> None:
+@only_tracked
+def test_a_run_that_waits_for_its_turn_is_not_sent_by_the_next_call(site: RunSite, store: ScheduleStore) -> None:
     store.update("report", overlap="buffer_one")
     store.trigger("report", task_id="one")
     for _ in range(2):
         assert store.trigger("report", task_id="two") == "two"
 
-    assert [message.id for message in take(tracked.app)] == ["one"]
-    assert tracked.state("two") is State.BUFFERED
+    assert [message.id for message in take(site.app)] == ["one"]
+    assert site.state("two") is State.BUFFERED
 
 
 # the command line

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 #: The instants, in UTC, from which on a zone has an offset, in hours.
 Offsets = Sequence[tuple[str, float]]
@@ -65,6 +66,8 @@ def _tzif(offsets: Offsets) -> bytes:
 @contextmanager
 def zone_data(folder: Path) -> Iterator[None]:
     """Let this process be a host with the zone data of a folder until the block ends."""
+    known: Any = zoneinfo.ZoneInfo._weak_cache  # type: ignore[attr-defined]
+    before = dict(known)  # zones are equal only if they are the same object, which other tests hold
     zoneinfo.reset_tzpath(to=[str(folder)])
     zoneinfo.ZoneInfo.clear_cache()
     try:
@@ -72,3 +75,4 @@ def zone_data(folder: Path) -> Iterator[None]:
     finally:
         zoneinfo.reset_tzpath()
         zoneinfo.ZoneInfo.clear_cache()
+        known.update(before)

@@ -37,7 +37,7 @@ SOUGHT = {
     "backfill": "managing-runs",
     "backup": "files",
     "cancel": "managing-runs",
-    "catch up": "howto",
+    "catch up": "howto-runs",
     "cluster": "connecting",
     "copy": "editing",
     "cron": "schedules",
@@ -135,7 +135,7 @@ def test_the_documentation_can_be_read_as_a_whole() -> None:
 def test_every_page_is_in_the_navigation_once() -> None:
     listed = re.findall(r"(?m)^   ([a-z][a-z-]*)$", INDEX)
 
-    assert sorted(listed) == [page.stem for page in PAGES if page.stem != "index"]
+    assert sorted(listed) == sorted(page.stem for page in PAGES if page.stem != "index")
     assert re.findall(r"(?m)^   :caption: (.+)$", INDEX) == [
         "Start", "Topics", "Recipes", "Operate", "Understand", "Reference",
     ]  # fmt: skip

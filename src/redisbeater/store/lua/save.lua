@@ -74,9 +74,10 @@ local function refusal(key, change)
 end
 
 local function save(key, change)
+  -- First what a full memory refuses: then nothing is written.
+  if change.definition then redis.call('HSET', key, 'definition', change.definition) end
   if change.score or change.zones then mark(key, change) end
   if not change.definition then return end
-  redis.call('HSET', key, 'definition', change.definition)
   write_meta(key, change.meta, change.recorded_run, change.skipped)
   if change.origin then
     redis.call('HSET', key, 'origin', change.origin)
