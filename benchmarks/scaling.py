@@ -1,6 +1,6 @@
 """Measure what a run costs the schedule's Redis and a beat, what entries take in memory, and two schedules beside one.
 
-    python benchmarks/scaling.py                          # the tables of docs/performance.rst; four minutes, 1 GB of memory
+    python benchmarks/scaling.py                          # the tables of docs/performance.rst; four minutes, 1 GB
     python benchmarks/scaling.py cost --others 300000     # microseconds of processor time of a run
     python benchmarks/scaling.py memory --entries 100000  # bytes of an entry, by used_memory
     python benchmarks/scaling.py schedules                # one schedule on one server, two on two servers

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 #: The instants, in UTC, from which on a zone has an offset, in hours.
 Offsets = Sequence[tuple[str, float]]
@@ -66,13 +65,12 @@ def _tzif(offsets: Offsets) -> bytes:
 @contextmanager
 def zone_data(folder: Path) -> Iterator[None]:
     """Let this process be a host with the zone data of a folder until the block ends."""
-    known: Any = zoneinfo.ZoneInfo._weak_cache  # type: ignore[attr-defined]
-    before = dict(known)  # zones are equal only if they are the same object, which other tests hold
+    # These zones alone: zones are equal only if they are the same object, and other tests hold some.
+    zones = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
     zoneinfo.reset_tzpath(to=[str(folder)])
-    zoneinfo.ZoneInfo.clear_cache()
+    zoneinfo.ZoneInfo.clear_cache(only_keys=zones)
     try:
         yield
     finally:
         zoneinfo.reset_tzpath()
-        zoneinfo.ZoneInfo.clear_cache()
-        known.update(before)
+        zoneinfo.ZoneInfo.clear_cache(only_keys=zones)
