@@ -37,7 +37,9 @@ def redis_broker(server: Server) -> Broker:
     def close() -> object:
         return server.client(BROKER_DB).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
-    return Broker(server.port, lambda port: f"redis://{LOOPBACK}:{port}/{BROKER_DB}", close)
+    # Messages go through the proxy, and not with the commit by the connection of the schedule.
+    settings = {"redisbeater_one_commit": False}
+    return Broker(server.port, lambda port: f"redis://{LOOPBACK}:{port}/{BROKER_DB}", close, settings)
 
 
 def rabbitmq_broker(node: RabbitMQ) -> Broker:

@@ -270,7 +270,7 @@ def test_the_theme_and_the_zone_are_chosen_on_the_page(site, make_page):
     site.store.create("report", "proj.report", crontab(hour="9", minute="0"), timezone="Asia/Tokyo")
     page.goto(site.url)
     following = row(page, "report").locator("td.next")
-    expect(following).to_have_text(re.compile(r"^\s*in \d+ (h|min)\s*$"))
+    expect(following).to_have_text(re.compile(r"^\s*in \d+ (d|h|min)\s*$"))
     assert "09:00:00 JST" in following.locator("time").get_attribute("title")
     page.click(".bar .menu summary")
     page.select_option("select[name=times]", "clock")
