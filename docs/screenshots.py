@@ -108,6 +108,8 @@ def _record_past(client: redis.Redis) -> None:
                 pipe.zadd(f"{prefix}:failures", {key: sent + took})
             letters += state.value[0]
         pipe.hset(prefix + name, "ends", f"{letters} {sent + took:.6f}")
+        if letters[-1] == "S" and letters.count("F") >= 3:
+            pipe.zadd(f"{prefix}:unstable", {prefix + name: sent + took})
     for number in range(int(now) // 300 - 71, int(now) // 300):
         many = chance.randint(70, 130)
         failed = many // 2 if number % 36 in (3, 4) else chance.randint(4, 14)
