@@ -34,16 +34,16 @@ class TextEnum(str, Enum):
 class Coalesce(TextEnum):
     """Which of several missed fire times run; the others are counted as skipped."""
 
-    LATEST = "latest", "Only the newest runs; the others are skipped."
-    EARLIEST = "earliest", "Only the oldest runs; the others are skipped."
-    ALL = "all", "Each one runs, oldest first; of more than 100, the newest 100 run."
+    LATEST = "latest", "Only the newest runs. The others are skipped."
+    EARLIEST = "earliest", "Only the oldest runs. The others are skipped."
+    ALL = "all", "Each one runs, oldest first. Of more than 100, the newest 100 run."
 
 
 class OnFinish(TextEnum):
     """What happens to an entry that has no fire time left."""
 
-    KEEP = "keep", "It stays, finished, and resumes when an edit gives it another fire time."
-    DISABLE = "disable", "It stays, disabled."
+    KEEP = "keep", "It is kept as finished, and resumes when an edit gives it another fire time."
+    DISABLE = "disable", "It is kept, disabled."
     DELETE = "delete", "It is deleted."
 
 
@@ -52,15 +52,15 @@ class Overlap(TextEnum):
 
     ALLOW = "allow", "It runs beside the other."
     SKIP = "skip", "It is skipped."
-    BUFFER_ONE = "buffer_one", "It waits until the other has ended; while one waits, later ones are skipped."
-    CANCEL_OTHER = "cancel_other", "The other is asked to stop, and it waits until then; a later one takes its place."
+    BUFFER_ONE = "buffer_one", "It waits until the other has ended. Later ones are skipped meanwhile."
+    CANCEL_OTHER = "cancel_other", "The other is asked to stop, and it waits until then. A later one replaces it."
 
 
 class Anchor(TextEnum):
     """What an interval counts from."""
 
     FIRE_TIME = "fire_time", "From one fire time to the next, however long a run takes."
-    EXECUTION = "execution", "From the end of a run; none begins while another is active."
+    EXECUTION = "execution", "From the end of a run. None begins while another is active."
 
 
 class EvictionCheck(TextEnum):
