@@ -270,7 +270,7 @@ def disable(
 @redisbeater.command("skip-next")
 @NAME
 @click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1, MOST_SKIPPED), help="How many.")
-@click.option("--undo", is_flag=True, help="Leave out no fire time to come any more.")
+@click.option("--undo", is_flag=True, help="Cancel all skips of future fire times.")
 @authored
 @as_json_lines
 @times

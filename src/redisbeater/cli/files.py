@@ -396,7 +396,7 @@ def _summary(done: Applied) -> str:
     help="The entries of this file, in place of those of the schedule.",
 )
 @click.option("--strict", is_flag=True, help="Exit code 1 for hints, too.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Ignore a rule; may be repeated.")
 @click.option("--sentry", is_flag=True, help="Find entries that Sentry's monitors cannot follow, too.")
 @click.option("--rules", is_flag=True, help="List the rules.")
 @as_json

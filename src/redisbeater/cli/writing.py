@@ -315,7 +315,7 @@ def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
 @command
 @definition_options
 def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | None) -> None:
-    """Create an entry like another one, with what is named changed. The copy starts again, without runs.
+    """Create an entry like another one, with the changes that options name. The copy starts again, without runs.
 
     \b
     Examples:
