@@ -89,7 +89,7 @@ class _Signal(Signal):
         is_known = kind in self._logged
         self._logged.add(kind)
         logger.error(
-            "receiver %s of the signal %s failed, going on without it: %s: %s",
+            "receiver %s of the signal %s failed, and its error is ignored: %s: %s",
             receiver,
             self.name,
             type(error).__name__,

@@ -50,6 +50,6 @@ def test_a_backlog_leaves_at_the_rate_in_order_and_the_lock_is_kept(
     assert sorted(in_a_second)[len(times) // 2] <= RATE * 1.1 + 2
     assert times[-1] - times[0] >= (BACKLOG - 2) / RATE * 0.9
     assert (client.get(f"{prefix}:lock"), beat.output().count("leading as")) == (token, 1)
-    beat.says("redisbeater_max_rate holds nothing back any more")
-    assert "more runs are due than redisbeater_max_rate lets leave, 15 a second" in beat.output()
+    beat.says("redisbeater_max_rate delays no runs any more")
+    assert "redisbeater_max_rate delays runs: more than 15 a second are due" in beat.output()
     assert beat.end() == 0

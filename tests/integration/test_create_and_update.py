@@ -156,7 +156,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         ((*CRON, "--grace", "0.1s"), "--grace: expected seconds or a timedelta, from 1 to"),
         ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
         (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 has passed, "),
-        ((*CRON, "--json-file", "a.json"), "--json-file has the whole definition; "),
+        ((*CRON, "--json-file", "a.json"), "--json-file holds the whole definition; "),
     ],
 )
 def test_what_cannot_be_read_is_one_line_and_writes_nothing(
@@ -179,7 +179,7 @@ def test_an_entry_is_created_once(run: Callable[..., Result], store: ScheduleSto
 
     assert (again.exit_code, again.stderr) == (
         2,
-        "Error: an entry named 'a' exists in the schedule; update changes it, create --if-missing leaves it as it is\n",
+        "Error: an entry named 'a' exists in the schedule; update changes it, create --if-missing keeps it unchanged\n",
     )
     assert (kept.exit_code, kept.stdout) == (0, "a: exists, left as it is\n")
     assert json.loads(kept_as_json.stdout) == {"name": "a", "dry_run": False, "created": False}
@@ -216,6 +216,15 @@ def test_a_task_that_the_app_does_not_have_is_a_warning(run: Callable[..., Resul
     assert result.stderr == (
         "Warning: this app has no task 'shop.rreport', and workers refuse to run a task that they do not have; "
         "did you mean 'shop.report'?\n"
+    )
+
+
+def test_an_interval_below_a_tenth_of_a_second_is_a_warning(run: Callable[..., Result]) -> None:
+    result = run("create", "a", "shop.report", "--every", "1ms")
+
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "Warning: an interval below 0.1 seconds: fire times that pass while a run is sent are coalesced into one run\n",
     )
 
 

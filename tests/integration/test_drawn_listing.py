@@ -257,7 +257,7 @@ def test_deleting_a_static_entry_says_that_it_comes_back(run: Callable[..., Resu
     lead(vienna)
 
     assert run("delete", "nightly").stdout == (
-        "nightly: deleted; it is static and comes back when a beat begins to lead: "
+        "nightly: deleted; it is static, and the next beat that leads stores it again: "
         "disable it, or remove it from the code\n"
     )
 

@@ -662,7 +662,7 @@ def test_what_cannot_be_read_is_left_out_of_an_export(
 
     assert result.exit_code == 1
     assert list(json.loads(result.stdout)["entries"]) == ["good"]
-    assert result.stderr.startswith("Error: bad is left out, it cannot be read: $.task: is missing")
+    assert result.stderr.startswith("Error: bad is skipped, because it cannot be read: $.task: is missing")
     with pytest.raises(InvalidEntry, match=r"\$\.task"):
         store.get("bad")
 

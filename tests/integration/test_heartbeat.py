@@ -487,10 +487,10 @@ def test_a_paused_schedule_sends_nothing_until_it_is_resumed(
     assert (sent_while_paused, names(run_due(scheduler))) == ([], ["report"])
     assert (line["role"], role) == ("leader", "paused")
     assert paused.stdout == (
-        'paused by anna@ops1: "moving"; what comes up meanwhile waits, and runs afterwards, '
-        "each by its misfire_grace_time and coalesce\n"
+        'paused by anna@ops1: "moving"; runs that come due meanwhile are sent after resume, '
+        "by the misfire_grace_time and coalesce of each entry\n"
     )
-    assert resumed.stdout.startswith("resumed; 1 entry has come up meanwhile, the oldest ")
+    assert resumed.stdout.startswith("resumed; 1 entry came due meanwhile, the oldest ")
     assert "the schedule is paused, sending nothing" in caplog.text
     assert "the schedule is not paused any more" in caplog.text
     log = ScheduleStore(app).log()

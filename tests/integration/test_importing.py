@@ -338,7 +338,7 @@ def test_an_entry_that_exists_is_refused_or_skipped(app: Celery, run: Callable[.
     refused, skipped = run("redbeat", "--yes"), run("redbeat", "--yes", "--skip-existing")
 
     assert refused.exit_code == 2
-    advice = "--skip-existing leaves it; to import it once more, delete it here first"
+    advice = "--skip-existing keeps it; to import it again, delete it here first"
     assert f"refused: exists in the schedule; {advice}" in refused.stdout
     assert "1 imported, 1 refused" in refused.stdout
     assert (skipped.exit_code, skipped.stdout.splitlines()[-1]) == (0, "2 skipped")
@@ -638,7 +638,7 @@ def test_the_repeated_hour_is_named(app: Celery, tasks: Any) -> None:
     work = Import(app, DjangoSource(app))
     work.read()
 
-    assert reasons(work) == {"ticker": ["60 more: the old engine leaves out the repeated hour on 1 Nov 2026"]}
+    assert reasons(work) == {"ticker": ["60 more: the old engine skips the repeated hour on 1 Nov 2026"]}
 
 
 def test_a_database_without_the_tables_is_an_error_in_one_line(

@@ -161,10 +161,10 @@ def test_the_next_fire_times_are_left_out_and_the_entry_says_so(
     assert json.loads(run("show", "report", "--json").stdout)["next"] == (first + 3 * HOUR).isoformat()
     assert "  skips        " in run("show", "report").stdout
     undone = run("skip-next", "report", "--undo")
-    assert undone.stdout.startswith("report: leaves out nothing; next run ")
+    assert undone.stdout.startswith("report: skips nothing; next run ")
     assert store.get("report").due_at == first
     assert run("skip-next", "report", "--undo").exit_code == 2
-    assert run("skip-next", "report").stdout.startswith("report: leaves out ")
+    assert run("skip-next", "report").stdout.startswith("report: skips ")
 
 
 def test_a_fire_time_that_is_left_out_is_counted_when_it_comes(

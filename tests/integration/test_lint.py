@@ -27,7 +27,9 @@ pytestmark = pytest.mark.one_server
 
 @pytest.fixture
 def vienna(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="Europe/Vienna")
+    app = make_app("shop", timezone="Europe/Vienna")
+    app.task(name="t", shared=False)(anything)
+    return app
 
 
 @pytest.fixture
@@ -51,6 +53,9 @@ def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
 
 
 def known() -> None: ...
+
+
+def anything(*args: object, **kwargs: object) -> None: ...
 
 
 def found(result: Result) -> list[tuple[str, str, str]]:
@@ -124,11 +129,15 @@ def test_entries_that_are_over_and_that_fail_are_found(
 
 
 @pytest.mark.usefixtures("nothing_of_a_worker_stays")
-def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna: Celery) -> None:
+def test_a_task_that_no_worker_has_is_a_hint_and_one_of_no_app_a_warning(
+    run: Callable[..., Result], vienna: Celery
+) -> None:
     vienna.task(name="shop.known")(known)
     RedisScheduleEntry("good", "shop.known", 60, app=vienna).save()
     RedisScheduleEntry("bad", "shop.gone", 60, app=vienna).save()
-    assert found(run("--json")) == []  # without a worker no task is unknown
+    alone = run()
+    text = "this app has no task 'shop.gone': each run fails, unless a worker has it"
+    assert (alone.stdout, alone.exit_code) == (f"warning  unknown-task  bad  {text}\n", 1)
 
     with start_worker(vienna, perform_ping_check=False, pool="solo", shutdown_timeout=30):
         # A busy machine may not answer within the second for which workers are asked.
@@ -152,6 +161,16 @@ def test_a_task_that_no_worker_has_is_an_error_once_a_run_has_failed(
         assert run("--json", app=app).exit_code == 1
 
 
+@pytest.mark.parametrize(("seconds", "is_short"), [(0.001, True), (0.0999, True), (0.1, False)])
+def test_an_interval_below_a_tenth_of_a_second_is_found(
+    run: Callable[..., Result], vienna: Celery, seconds: float, is_short: bool
+) -> None:
+    RedisScheduleEntry("ticker", "t", seconds, enabled=False, app=vienna).save()
+
+    expected = [("short-interval", "warning", "ticker")] if is_short else []
+    assert found(run("--json", "--ignore", "herd")) == expected
+
+
 def test_arguments_that_a_task_does_not_take_are_found(
     run: Callable[..., Result], vienna: Celery, tmp_path: Path
 ) -> None:
@@ -164,7 +183,7 @@ def test_arguments_that_a_task_does_not_take_are_found(
     path = tmp_path / "schedule.yaml"
     path.write_text(ScheduleStore(vienna).export().to_text())
 
-    assert run().stdout == (
+    assert run("--ignore", "unknown-task").stdout == (
         "warning  wrong-arguments  bad    send() missing 1 required positional argument: 'to'\n"
         "warning  wrong-arguments  worse  send() takes from 1 to 2 positional arguments but 3 were given\n"
     )
@@ -179,7 +198,7 @@ def test_what_redbeat_cannot_read_is_an_error_below_its_prefix(
     RedisScheduleEntry("plain", "t", 60, app=app).save()
     RedisScheduleEntry("rich", "t", cron("0 18 * * friL"), jitter=5, timezone="UTC", app=app).save()
 
-    result = run(app=app)
+    result = run("--ignore", "unknown-task", app=app)
     client.delete("redbeat::schedule", "redbeat:plain", "redbeat:rich", *client.keys("redbeat::*"))
 
     assert (result.exit_code, result.stdout) == (

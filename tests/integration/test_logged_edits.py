@@ -159,7 +159,7 @@ def test_a_bulk_is_logged_as_a_whole(app: Celery, caplog: pytest.LogCaptureFixtu
             bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app))
         bulk.delete("old")
 
-    assert caplog.messages == ["bulk: 5 entries created, 0 changed, 1 deleted, 0 left as they were"]
+    assert caplog.messages == ["bulk: 5 entries created, 0 changed, 1 deleted, 0 unchanged"]
 
 
 def test_beat_logs_what_it_hears_of_edits(

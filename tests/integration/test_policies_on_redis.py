@@ -655,7 +655,7 @@ def test_a_static_entry_that_deletes_itself_is_listed_as_broken_and_the_others_r
 
     make_scheduler(app).tick()
 
-    reason = "$.on_finish: a static entry would come back when beat starts; use 'keep' or 'disable'"
+    reason = "$.on_finish: beat would store a static entry again when it starts; use 'keep' or 'disable'"
     assert Context.of(app).redis.broken.reports()["bad"]["reason"] == reason
     assert ScheduleStore(app).broken() == {"bad": reason}
     assert f"static entry 'bad' cannot be stored: {reason}" in caplog.text

@@ -46,18 +46,18 @@ def lines_at_start(app: Celery, caplog: pytest.LogCaptureFixture) -> list[tuple[
     [
         pytest.param(
             {"redbeat_redis_url": "redis://:secret@h/1"},
-            "(redbeat_redis_url); to go on with its schedule set redisbeater_redis_url as redbeat_redis_url, "
+            "(redbeat_redis_url); to use its schedule, set redisbeater_redis_url as redbeat_redis_url, "
             "redisbeater_key_prefix = 'redbeat:', else remove them",
             id="url",
         ),
         pytest.param(
             {"REDBEAT_KEY_PREFIX": "mine:", "redisbeater_redis_url": "redis://h/1"},
-            "(redbeat_key_prefix); to go on with its schedule set redisbeater_key_prefix = 'mine:', else remove them",
+            "(redbeat_key_prefix); to use its schedule, set redisbeater_key_prefix = 'mine:', else remove them",
             id="prefix in upper case",
         ),
         pytest.param(
             {"redbeat_lock_timeout": 60, "redisbeater_redis_url": "redis://h/1", "redisbeater_key_prefix": "redbeat:"},
-            "(redbeat_lock_timeout); to go on with its schedule set redisbeater_lock_timeout as redbeat_lock_timeout, "
+            "(redbeat_lock_timeout); to use its schedule, set redisbeater_lock_timeout as redbeat_lock_timeout, "
             "else remove them",
             id="lock",
         ),

@@ -595,7 +595,7 @@ def test_a_deleted_static_entry_comes_back_as_the_code_declares_it(
     start(beat_schedule={"report": REPORT})
 
     assert (stored(app, "report").args, stored(app, "report").due_at) == ([1], due_at)
-    assert "entry 'report' deleted; it is static and comes back when a beat begins to lead" in "".join(caplog.messages)
+    assert "'report' deleted; it is static, and the next beat that leads stores it again" in "".join(caplog.messages)
     assert any("'report' was deleted and is declared still; restored" in message for message in caplog.messages)
 
 

@@ -29,7 +29,7 @@ HALF_SECOND = timedelta(seconds=0.5)
             id="truncated",
         ),
         pytest.param(
-            [], [BACK], ["1 more: the old engine leaves out the repeated hour on 25 Oct 2026"], id="left out in autumn"
+            [], [BACK], ["1 more: the old engine skips the repeated hour on 25 Oct 2026"], id="left out in autumn"
         ),
         pytest.param(
             [BACK], [], ["1 fewer: the old engine runs again in the repeated hour on 25 Oct 2026"], id="twice in autumn"

@@ -116,8 +116,8 @@ def test_begin_and_end_of_a_backlog_are_logged_once(caplog: pytest.LogCaptureFix
     assert pace.observe(claim(None)) is None
 
     assert caplog.messages == [
-        "more runs are due than redisbeater_max_rate lets leave, 10 a second; the oldest leave first",
-        "redisbeater_max_rate holds nothing back any more",
+        "redisbeater_max_rate delays runs: more than 10 a second are due; the oldest are sent first",
+        "redisbeater_max_rate delays no runs any more",
     ]
 
 

@@ -50,7 +50,7 @@ def test_no_name_of_an_entry_becomes_markup(site, old_page):
     site.store.create("report", "proj.report", 3600.0)
     old_page.goto(site.url)
     wait_until_live(old_page)
-    assert 'aria-label="Choose <hx-a >' in old_page.locator("#rows").evaluate("rows => rows.innerHTML")
+    assert 'aria-label="Select <hx-a >' in old_page.locator("#rows").evaluate("rows => rows.innerHTML")
     site.store.disable(name)
     site.store.disable("report")
     expect(row(old_page, "report").locator(".state")).to_have_text("disabled")

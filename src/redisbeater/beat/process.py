@@ -240,7 +240,7 @@ def report_redbeat_settings(app: Celery) -> None:
     names, settings = leftover_settings(app)
     if names:
         logger.warning(
-            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            "settings of RedBeat are not read (%s); to use its schedule, set %s, else remove them",
             ", ".join(names),
             ", ".join(settings),
         )

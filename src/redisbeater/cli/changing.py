@@ -270,7 +270,7 @@ def disable(
 @redisbeater.command("skip-next")
 @NAME
 @click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1, MOST_SKIPPED), help="How many.")
-@click.option("--undo", is_flag=True, help="Leave out no fire time to come any more.")
+@click.option("--undo", is_flag=True, help="Cancel all skips of future fire times.")
 @authored
 @as_json_lines
 @times
@@ -278,7 +278,7 @@ def disable(
 def skip_next(
     app: Celery, name: str, *, count: int, undo: bool, note: str, by: str, as_json: bool, times: Times
 ) -> None:
-    """Leave out the next fire times of an entry. A run that beat is just sending goes on.
+    """Skip the next fire times of an entry. A run that beat is already sending is not stopped.
 
     \b
     Examples:
@@ -288,7 +288,7 @@ def skip_next(
     view = times.view()
     entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
     skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
-    words = f"leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}"
+    words = f"skips {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}"
     say(name, words, facts_of("skipped", entry, skip=entry.skip), as_json=as_json)
 
 

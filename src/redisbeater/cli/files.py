@@ -224,7 +224,7 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
             raise BadInput(f"{shown(file)}: cannot be written: {exc.strerror}") from exc
         click.echo(f"{shown(file)}: {len(found.entries):,} {'entry' if len(found.entries) == 1 else 'entries'}")
     for name, reason in found.left_out.items():
-        click.echo(f"Error: {shown(name)} is left out, it cannot be read: {shown(reason)}", err=True)
+        click.echo(f"Error: {shown(name)} is skipped, because it cannot be read: {shown(reason)}", err=True)
     if found.left_out:
         raise click.exceptions.Exit(1)
 
@@ -356,7 +356,7 @@ def _confirm(plans: Sequence[Changes], yes: bool) -> None:
     what = f"this would {' and '.join(reasons)}"
     if not is_terminal(sys.stdin):
         raise BadInput(f"{what}; pass --yes to do it")
-    ask(f"{what}; go on?")
+    ask(f"{what}; continue?")
 
 
 def _apply(store: ScheduleStore, plans: Sequence[Changes], context: Context, is_json: bool) -> None:
@@ -396,7 +396,7 @@ def _summary(done: Applied) -> str:
     help="The entries of this file, in place of those of the schedule.",
 )
 @click.option("--strict", is_flag=True, help="Exit code 1 for hints, too.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Ignore a rule; may be repeated.")
 @click.option("--sentry", is_flag=True, help="Find entries that Sentry's monitors cannot follow, too.")
 @click.option("--rules", is_flag=True, help="List the rules.")
 @as_json

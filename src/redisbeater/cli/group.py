@@ -207,7 +207,7 @@ def _with_address(app: Celery, error: Exception) -> str:
 #: What errors advise programs, and what does the same on a command line.
 _ADVICE = {
     "overlap='allow'": "--overlap allow",
-    "update() changes it, upsert() creates or changes it": "update changes it, create --if-missing leaves it as it is",
+    "update() changes it, upsert() creates or changes it": "update changes it, create --if-missing keeps it unchanged",
 }
 
 

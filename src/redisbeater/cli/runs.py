@@ -106,7 +106,7 @@ def stop(store: ScheduleStore, run_id: str, *, note: str, by: str) -> Stopped:
 @OVERLAP
 @of_runs
 def restart(store: ScheduleStore, run_id: str, *, overlap: OverlapWord | None, note: str, by: str) -> str:
-    """Send runs that have ended again, as new runs with the same task and arguments.
+    """Send ended runs again, as new runs with the same task and arguments.
 
     Those of a run that has succeeded are its entry's, unless that was changed since.
 

@@ -79,7 +79,7 @@ def simulate(
     as_json: bool,
     times: Times,
 ) -> None:
-    """Count the runs that there will be, and find the busiest minute.
+    """Count future runs, and find the busiest minute.
 
     \b
     Examples:

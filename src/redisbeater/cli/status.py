@@ -222,7 +222,7 @@ def health(
 
 
 #: What happens to fire times that come during a pause.
-POLICIES = "each by its misfire_grace_time and coalesce"
+POLICIES = "by the misfire_grace_time and coalesce of each entry"
 
 _note = click.option("--note", default="", help="Why; it is stored in the log of the schedule.")
 _by = click.option("--by", default="", help="Who; default: user and host.")
@@ -260,7 +260,7 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, 
         return
     if before is not None:
         click.echo(f"this replaces the pause before it: {pause_words(before, view)}")
-    click.echo(f"{pause_words(begun, view)}; what comes up meanwhile waits, and runs afterwards, {POLICIES}")
+    click.echo(f"{pause_words(begun, view)}; runs that come due meanwhile are sent after resume, {POLICIES}")
     if begun.still_claimed:
         entries = "1 entry is" if begun.still_claimed == 1 else f"{begun.still_claimed:,} entries are"
         click.echo(f"{entries} still being sent: status shows the beats", err=True)
@@ -284,11 +284,11 @@ def resume(app: Celery, note: str, by: str, as_json: bool) -> None:
     elif ended.pause is None:
         click.echo("the schedule is not paused")
     elif ended.held:
-        entries = "1 entry has" if ended.held == 1 else f"{ended.held:,} entries have"
+        entries = "1 entry" if ended.held == 1 else f"{ended.held:,} entries"
         waited = duration_words(ended.oldest)
-        click.echo(f"resumed; {entries} come up meanwhile, the oldest {waited} ago: they run now, {POLICIES}")
+        click.echo(f"resumed; {entries} came due meanwhile, the oldest {waited} ago; beat sends them now, {POLICIES}")
     else:
-        click.echo("resumed; no entry has come up meanwhile")
+        click.echo("resumed; no entry came due meanwhile")
 
 
 def pause_words(begun: Pause, view: View) -> str:

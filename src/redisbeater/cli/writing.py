@@ -49,6 +49,7 @@ from redisbeater.management.entry_words import (
     default_of,
     fields_of_entry,
 )
+from redisbeater.management.lint_rules import interval_problem
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.fields import (
     JSON,
@@ -249,7 +250,7 @@ def _from_file(
 ) -> RedisScheduleEntry:
     """Return the entry of a file that holds its whole definition, perhaps without a name."""
     if task is not None or any(value is not None for value in options.values()):
-        raise BadInput("--json-file has the whole definition; pass no other part of it but the name")
+        raise BadInput("--json-file holds the whole definition; pass only the name beside it")
     try:
         return store.read_definition(read_at(path, "--json-file"), name or "")
     except InvalidEntry as exc:
@@ -302,8 +303,8 @@ def _moment(run: UpcomingRun, view: View) -> str:
 
 
 def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
-    """Warn of a task that the app does not have, or that does not take the arguments of the entry."""
-    if problem := store.task_problem(entry):
+    """Warn of a task that the app lacks, or that does not take the arguments; and of a very short interval."""
+    for problem in filter(None, (store.task_problem(entry), interval_problem(entry.definition()))):
         click.echo(f"Warning: {problem}", err=True)
 
 
@@ -314,7 +315,7 @@ def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
 @command
 @definition_options
 def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | None) -> None:
-    """Create an entry like another one, with what is named changed. The copy starts again, without runs.
+    """Create an entry like another one, with the changes that options name. The copy starts again, without runs.
 
     \b
     Examples:

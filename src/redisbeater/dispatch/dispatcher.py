@@ -373,7 +373,7 @@ class ClaimDispatch:
     def _remember_closed(self, key: str) -> None:
         """Keep the key of a queue to which the user of the schedule has no right, and log it."""
         if key not in self._broker.one_step.closed_keys:
-            line = "the schedule's user has no right to the queue %r, its runs leave before their commit; grant it ~%s"
+            line = "the schedule's user has no right to the queue %r, its runs are sent before their commit; grant ~%s"
             logger.warning(line, key, key)
             self._broker.one_step.closed_keys.add(key)
 

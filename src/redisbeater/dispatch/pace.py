@@ -73,11 +73,11 @@ class Pace:
         if self._since is None and waits and waits.total_seconds() > QUIET_SECONDS and self.ready_at:
             self._since = self._clock()
             logger.info(
-                "more runs are due than redisbeater_max_rate lets leave, %g a second; the oldest leave first", self.rate
+                "redisbeater_max_rate delays runs: more than %g a second are due; the oldest are sent first", self.rate
             )
         elif self._since is not None and (waits is None or waits.total_seconds() <= 0):
             since, self._since = self._since, None
-            logger.info("redisbeater_max_rate holds nothing back any more")
+            logger.info("redisbeater_max_rate delays no runs any more")
             return self._clock() - since
         return None
 

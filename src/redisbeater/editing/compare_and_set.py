@@ -29,7 +29,7 @@ from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 logger = get_logger(__name__)
 
 
-_COMES_BACK = "a static entry would come back when beat starts"
+_COMES_BACK = "beat would store a static entry again when it starts"
 
 #: Give up after this many conflicts in a row: another program keeps writing the entry.
 ATTEMPTS = 20
@@ -110,7 +110,7 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: Sc
         raise InvalidEntry("$", problem)
     if edit.definition.on_finish is OnFinish.DELETE and (edit.origin or snapshot.origin):
         origin = edit.origin or snapshot.origin
-        who = "an entry of a file would come back when that is applied" if file_owner(origin) else _COMES_BACK
+        who = "apply would create an entry of a file again" if file_owner(origin) else _COMES_BACK
         raise InvalidEntry("$.on_finish", f"{who}; use 'keep' or 'disable'")
     if not context.config.track_runs and (fields := tracked_fields(edit.definition)):
         check_tracking(edit, fields)
@@ -209,7 +209,7 @@ def _conflict(name: str) -> EditConflict:
 
 
 #: What happens to a static entry that is deleted, and what to do instead.
-COMES_BACK = "it is static and comes back when a beat begins to lead: disable it, or remove it from the code"
+COMES_BACK = "it is static, and the next beat that leads stores it again: disable it, or remove it from the code"
 
 
 @dataclass(frozen=True, kw_only=True)

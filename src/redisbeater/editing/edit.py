@@ -306,9 +306,7 @@ def log_edit(edit: Edit, due_at: Callable[[], datetime | None]) -> None:
         else:
             logger.info("entry %r changed: %s; next run %s", name, ", ".join(fields), following, extra=extra)
     if edit.dropped_skips:
-        logger.info(
-            "entry %r: its fire times have moved; %d that were left out are not any more", name, edit.dropped_skips
-        )
+        logger.info("entry %r: its fire times have moved; %d skips do not apply any more", name, edit.dropped_skips)
 
 
 def check_tracking(edit: Edit, fields: Sequence[str]) -> None:

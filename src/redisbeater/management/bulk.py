@@ -304,7 +304,7 @@ class Bulk:
             self.flush()
         if self.created or self.changed or self.deleted:
             logger.info(
-                "bulk: %d entries created, %d changed, %d deleted, %d left as they were",
+                "bulk: %d entries created, %d changed, %d deleted, %d unchanged",
                 self.created,
                 self.changed,
                 self.deleted,

@@ -222,13 +222,13 @@ class Linter:
         return sorted(self._findings, key=lambda each: (SEVERITIES.index(each.severity), each.rule, each.name))
 
     def _unknown_tasks(self) -> Iterator[Finding]:
-        """Yield tasks that no worker has registered, but for Celery's own; nothing if no worker answers."""
-        registered = self._registered()
-        for task, names in self._by_task.items() if registered else ():
-            if task not in registered and not task.startswith("celery."):
-                text = f"no worker has registered the task {task!r}"
+        """Yield tasks that no worker has registered, or if none answers, that this app lacks; none of Celery's."""
+        registered, app = self._registered(), self._context.app
+        for task, names in self._by_task.items():
+            is_unknown = task not in registered if registered else is_registered(app, task) is False
+            if is_unknown and not task.startswith("celery."):
                 for name in names:
-                    found = Finding.of("unknown-task", name, text)
+                    found = _unregistered(name, task) if registered else _not_in_app(name, task)
                     yield replace(found, severity="error") if name in self._failed else found
 
     def _registered(self) -> set[str]:
@@ -237,6 +237,15 @@ class Linter:
         except Exception:  # the broker may be down, or its transport may not carry such questions
             return set()
         return {text.partition(" [")[0] for tasks in answers.values() for text in tasks}
+
+
+def _unregistered(name: str, task: str) -> Finding:
+    return Finding.of("unknown-task", name, f"no worker has registered the task {task!r}")
+
+
+def _not_in_app(name: str, task: str) -> Finding:
+    text = f"this app has no task {task!r}: each run fails, unless a worker has it"
+    return replace(Finding.of("unknown-task", name, text), severity="warning")
 
 
 def _sends_apart(beat: BeatLine) -> bool:
@@ -343,8 +352,7 @@ def _findings_on_task(definition: Definition, app: Celery) -> Iterator[Finding]:
     if known:
         yield from of_arguments(definition, app)
     elif known is False:
-        text = f"this app has no task {definition.task!r}: each run fails, unless a worker has it"
-        yield Finding(rule="unknown-task", severity="warning", name=definition.name, text=text)
+        yield _not_in_app(definition.name, definition.task)
 
 
 def _call(definition: Definition, patterns: tuple[str, ...]) -> str:

@@ -48,6 +48,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "no-deadline": ("warning", "an overlap other than allow without a deadline: a lost message holds up the next runs"),
     "herd": ("warning", "more than 100 runs in one second of the next 24 hours"),
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
+    "short-interval": ("warning", "an interval below 0.1 seconds"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
     "failing": ("warning", "an entry whose run cannot be sent"),
     "unstable": ("warning", "an entry of which three of the last 30 runs failed, or more"),
@@ -57,8 +58,8 @@ RULES: Mapping[str, tuple[str, str]] = {
     "own-headers": ("warning", "stored headers of an entry that are not sent, as Celery or beat sets them"),
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
-    "not-in-one-step": ("warning", "runs that could leave in one step with their commit, and do not"),
-    "unknown-task": ("hint", "a task that no worker has registered; an error if its last run failed"),
+    "not-in-one-step": ("warning", "runs that could be sent in one step with their commit, and are not"),
+    "unknown-task": ("hint", "a task that no worker has registered; a warning if none answers and this app lacks it"),
     "no-redbeat": ("error", "an entry that RedBeat cannot read, below RedBeat's prefix"),
     "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
     "sentry-interval": ("hint", "an interval, for which Sentry may say missed; only with --sentry"),
@@ -68,6 +69,9 @@ RULES: Mapping[str, tuple[str, str]] = {
 YEAR = timedelta(days=366)
 
 _MICROSECOND = timedelta(microseconds=1)
+
+#: Shorter intervals are warned about.
+_SHORTEST_INTERVAL = timedelta(seconds=0.1)
 
 #: Fire times near a clock change that are looked at.
 _MOST_NEAR = 50
@@ -131,9 +135,18 @@ def of_definition(
     if grace is not None and lock_timeout is not None and grace.total_seconds() < lock_timeout:
         seconds = f"{grace.total_seconds():g} s is shorter than the lock, {lock_timeout:g} s"
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
+    if problem := interval_problem(definition):
+        yield Finding.of("short-interval", name, problem)
     if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
-        text = f"options.headers: {shown(headers, 200)} are left out of its runs; use other names"
+        text = f"options.headers: {shown(headers, 200)} are not sent, because Celery or beat sets them; use other names"
         yield Finding.of("own-headers", name, text)
+
+
+def interval_problem(definition: Definition) -> str:
+    """Return why an interval is too short to run at each fire time, or an empty text."""
+    if definition.is_interval and cast(schedule, definition.schedule).run_every < _SHORTEST_INTERVAL:
+        return "an interval below 0.1 seconds: fire times that pass while a run is sent are coalesced into one run"
+    return ""
 
 
 def of_arguments(definition: Definition, app: Celery) -> Iterator[Finding]:

@@ -95,9 +95,9 @@ VERBS: Mapping[str, Verb] = {
              undo="skip-next", is_single=True, question="Skip the next run of"),
         Verb("delete", "Delete", "deleted", "edit", _store.delete, _store.delete_many, undo="restore", most_unasked=0,
              is_destructive=True,
-             warning="It stops running. You can restore it for 7 days. A static entry comes back when a beat begins to"
-             " lead: disable it instead.",
-             about="A static entry comes back when a beat begins to lead; disable it instead."),
+             warning="It stops running. You can restore it for 7 days. The next beat that leads stores a static entry"
+             " again: disable it instead.",
+             about="The next beat that leads stores a static entry again; disable it instead."),
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
         Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active", most_unasked=0,
              warning="Its worker ends it. In a pool of threads it ends only where its task asks stop_requested()."),

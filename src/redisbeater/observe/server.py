@@ -269,7 +269,7 @@ class ProbeServer:
             self._server = _ProbeHTTPServer(host, port, self._routes)
         except OSError as exc:
             logger.error(
-                "cannot serve probes and metrics at redisbeater_http = %r: %s; beat goes on without them, "
+                "cannot serve probes and metrics at redisbeater_http = %r: %s; beat runs without them; "
                 "set another port or end the program that has it",
                 self._address,
                 exc,

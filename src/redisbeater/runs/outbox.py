@@ -177,7 +177,7 @@ class Outbox:
         self._away_until = 0.0
         if self._away_since is not None:
             seconds, self._away_since = host_seconds() - self._away_since, None
-            logger.info("Redis available again after %.1f s, reports of runs go on", seconds)
+            logger.info("Redis available again after %.1f s, runs are reported again", seconds)
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             logger.error("%d reports of runs were dropped, the oldest ones; those runs are shown as lost", dropped)

@@ -141,7 +141,7 @@ def _reason(
     is_back = shift.after < shift.before
     change = "repeated hour" if is_back else "skipped hour"
     if is_back and more and not fewer and all(_is_within(moment, shift) for moment in more):
-        return f"the old engine leaves out the {change}", day
+        return f"the old engine skips the {change}", day
     if is_back and fewer and not more and all(_is_within(moment, shift) for moment in fewer):
         return f"the old engine runs again in the {change}", day
     if more and not fewer:

@@ -152,6 +152,6 @@ class Import:
     def _failed(self, failure: Exception) -> tuple[str, str]:
         if isinstance(failure, EntryExists):
             reason = "exists in the schedule"
-            hint = "--skip-existing leaves it; to import it once more, delete it here first"
+            hint = "--skip-existing keeps it; to import it again, delete it here first"
             return ("exists", reason) if self._skip_existing else ("refused", f"{reason}; {hint}")
         return "refused", str(failure)

@@ -153,7 +153,7 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     details = dict(line.details)
     by, note, _ = details.pop("by", ""), details.pop("note", ""), details.pop("was", None)
     is_about_skips = details.get("fields") == ["skip"] and details.pop("fields")
-    parts = ["fire times that are left out"] if is_about_skips else []
+    parts = ["skipped fire times"] if is_about_skips else []
     parts += [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
     text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
     text += f": {', '.join(parts)}" if parts else ""

@@ -117,7 +117,7 @@ def overlap_evidence(facts: Facts, line: LogLine) -> tuple[Evidence, ...]:
 def _advice(facts: Facts, run: Run) -> str:
     stored, policy = facts.stored, facts.policy
     following = stored.fire_time(policy) if stored and policy else None
-    look = f"next look {_clock(facts, following)}. " if following else ""
+    look = f"Due again: {_clock(facts, following)}. " if following else ""
     if run.state is State.SENT:
         until = f"until {_clock(facts, run.lease_end)}" if run.lease_end else "for redisbeater_run_queue_timeout"
         now = f"To send one now: trigger {quoted_argument(facts.name)} --overlap allow"
