@@ -245,8 +245,7 @@ def test_the_link_of_a_herd_leads_to_the_entries_that_run_then(app: Celery, stor
         bulk.upsert(RedisScheduleEntry("later", "shop.report", crontab(hour=3, minute=1), app=app))
     web = browse(app)
     page = web.get("/findings").text
-    assert "/entry?name=report%2A" not in page
-    assert "/entries/disable?name=report" not in page, "there is no entry report*"
+    assert "name=report%2A" not in page, "there is no entry report*"
     (link,) = re.findall(r'href="(/upcoming\?at=[^"]+)"><bdi>report\*', page)
     names = re.findall(r'class="entry" href="/entry\?name=([^"]+)"', web.get(html.unescape(link)).text)
     assert sorted(names) == [f"report{number:03}" for number in range(101)]
