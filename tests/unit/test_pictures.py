@@ -120,12 +120,6 @@ def test_the_quarter_of_an_hour_of_now_is_two_parts():
     assert len(found.marks) == 97
 
 
-def test_the_busiest_minute_names_no_entry_where_each_runs_once_in_it():
-    many = drawn(NOON, {NOON: 105}, peak=dict.fromkeys((f"{letter}.report" for letter in "abc"), 1))
-    assert many.busiest == "Busiest minute 12:00: 105 runs"
-    assert drawn(NOON, {NOON: 1}, peak={"mail": 1}).busiest == "Busiest minute 12:00: 1 run, all of mail"
-
-
 def test_the_timeline_names_what_failed_and_its_busiest_minute_with_links():
     minutes = {NOON - timedelta(hours=6): {State.SUCCESS: 900, State.FAILURE: 1}}
     found = drawn(NOON, {NOON: 412}, minutes=minutes, peak={"report*": 400, "mail": 12})

@@ -471,8 +471,7 @@ def _busiest_words(found: Quarters, zone: tzinfo) -> str:
     peak, (name, of_name) = found.peak, found.whose
     if peak is None:
         return ""
-    is_told = name and not of_name == 1 < peak.runs  # one of many says nothing
-    whose = "" if not is_told else f", {of_name:,} of {name}" if of_name < peak.runs else f", all of {name}"
+    whose = f", {of_name:,} of {name}" if name and of_name < peak.runs else f", all of {name}" if name else ""
     return f"Busiest minute {peak.at.astimezone(zone):%H:%M}: {_runs(peak.runs)}{whose}"
 
 
