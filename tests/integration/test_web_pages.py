@@ -346,7 +346,7 @@ def test_the_schedule_is_paused_and_resumed_and_the_log_says_by_whom(app: Celery
     assert "Paused by <bdi>token</bdi>" in paused.text
     assert "deploy &lt;1&gt;" in paused.text
     assert web.post("/pause", data={"until": "someday"}).status_code == 422
-    web.post("/resume")
+    assert "Resumed. 0 entries run now." in web.post("/resume").text
     assert store.is_paused is None
 
 

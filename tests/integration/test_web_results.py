@@ -214,7 +214,7 @@ def test_the_heads_of_columns_sort_them(app: Celery, store: ScheduleStore) -> No
         _plain(words): html.unescape(link)
         for link, words in re.findall(r'<th scope="col"[^>]*><a href="([^"]+)">(.*?)</a>', page)
     }
-    assert list(heads) == ["Name", "Result", "When", "Next"]
+    assert list(heads) == ["Name", "Result", "Last run", "Next"]
     assert order(web.get(heads["Name"]).text) == ["a", "b", "c"]
     assert order(web.get(heads["Result"]).text) == ["a", "b", "c"]
     assert [head for head in heads if 'aria-sort="ascending"><a href="/?sort=name"' in web.get(heads[head]).text] == [

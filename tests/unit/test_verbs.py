@@ -10,7 +10,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.auth import ALL, OPERATE, VIEW, User
-from redisbeater.dashboard.words import verbs
+from redisbeater.dashboard.words import resumed, verbs
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.verbs import VERBS, Verb
 
@@ -61,3 +61,8 @@ def test_what_does_not_fit_an_entry_is_not_offered() -> None:
 
     assert offered >= {"enable", "delete"}
     assert not offered & {"disable", "trigger", "skip-next", "restore", "stop", "restart"}
+
+
+@pytest.mark.parametrize(("held", "said"), [(1, "1 entry runs now."), (1200, "1,200 entries run now.")])
+def test_the_end_of_a_pause_says_how_many_entries_run(held, said):
+    assert resumed(held) == f"Resumed. {said}"

@@ -66,6 +66,19 @@ def test_the_busiest_minute_is_named_and_leads_to_its_runs(site, page, click: Cl
     expect(page.locator("table.upcoming tbody .entry").filter(has_text="region")).to_have_count(12)
 
 
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
+def test_the_commands_of_an_entry_lie_within_the_page(site, page, click: Click, size: tuple[int, int]):
+    create(site, "report")
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(site.url)
+    click(page.locator("a.entry"))
+    click(page.locator("summary", has_text="Commands"))
+    for button in page.locator(".lines button").all():
+        button.scroll_into_view_if_needed()
+        expect(button).to_be_in_viewport(ratio=1)
+    assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+
+
 def test_what_failed_in_the_last_day_is_grouped_and_leads_to_its_traceback(site, page, click: Click):
     create(site, "rates.fetch", "report")
     end_runs(site.app, "rates.fetch", "SFFSF", error="ConnectionError: 503", traceback="Traceback\n  in fetch\nError")

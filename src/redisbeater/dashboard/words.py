@@ -69,6 +69,11 @@ def waiting(found: HeldRuns) -> str:
     return f"{least}{times} waiting{'' if found.entries == 1 else f', of {found.entries:,} entries'}."
 
 
+def resumed(held: int) -> str:
+    """Return the words about the end of a pause that held back so many entries."""
+    return "Resumed. 1 entry runs now." if held == 1 else f"Resumed. {held:,} entries run now."
+
+
 def between(clock: Clock, start: datetime, end: datetime) -> str:
     """Return a time from one instant to another: ``Tue 24 Nov 2026 03:15 to 03:30 CET``."""
     first, last = clock.local(start), clock.local(end)

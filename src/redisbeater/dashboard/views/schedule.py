@@ -110,7 +110,7 @@ async def resume(req: PageRequest) -> Response:
     """End the pause."""
     form = await read_form(req.request)
     ended = await req.store.resume(form["note"], req.user.name)
-    text = "The schedule is not paused." if ended.pause is None else f"Resumed; {ended.held:,} entries run now."
+    text = "The schedule is not paused." if ended.pause is None else words.resumed(ended.held)
     data = {"was_paused": ended.pause is not None, "held": ended.held}
     return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
 
