@@ -49,7 +49,7 @@ def test_commands_and_their_options_are_completed(complete: Callable[..., list[s
         (("create", "--overlap", "b"), ["buffer_one"]),
         (("update", "report", "--coalesce", ""), ["latest", "earliest", "all"]),
         (("create", "--on-finish", "de"), ["delete"]),
-        (("create", "--timezone", "Europe/Vie"), ["Europe/Vienna"]),
+        (("create", "--timezone", "Europe/Vien"), ["Europe/Vienna"]),
         (("create", "report", "proj.n"), ["proj.note"]),
         (("list", "--task", "proj.n"), ["proj.note"]),
         (("update", "report", "--unset", "st"), ["start-at"]),
