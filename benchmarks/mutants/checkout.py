@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import shutil
@@ -51,9 +52,20 @@ def changed_text(mutant: Mutant, root: Path = ROOT) -> str:
     if text.count(mutant.old) != 1:
         raise CommandFailed(
             f"mutant {mutant.name}: its text is {text.count(mutant.old)} times in {mutant.path}, expected once; "
-            "correct it in benchmarks/mutants/table.py"
+            f"correct it in benchmarks/mutants/table.py{_nearest(mutant.old, text)}"
         )
     return text.replace(mutant.old, mutant.new)
+
+
+def _nearest(old: str, text: str) -> str:
+    """Return the lines of a text that are most like those of a mutant, to be copied; empty if none is."""
+    [wanted, *others] = old.splitlines() or [""]
+    lines = text.splitlines()
+    found = difflib.get_close_matches(wanted, lines, n=1)
+    if not found:
+        return ""
+    first = lines.index(found[0])
+    return "\n".join([", where the nearest is:", *lines[first : first + 1 + len(others)]])
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -98,22 +97,6 @@ IMPURE_MODULES = {
 }
 IMPURE_CALLS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "open", "print", "input"}
 
-#: The most lines of code of a function and of a module. They stop accidents; a person reads what comes near before it
-#: is cut.
-LONGEST_FUNCTION, LONGEST_MODULE = 60, 500
-
-#: The most files, and the most in one room with the rooms inside it left out.
-MOST_FILES, MOST_IN_A_ROOM = 200, 25
-
-#: The fewest lines of a file, ``__init__`` and ``__main__`` aside, and of a room inside a room the fewest files.
-FEWEST_LINES, FEWEST_FILES = 60, 4
-
-#: Shorter files, and why they stand alone.
-SHORT = {
-    "clock": "every floor above reads this clock and waits by these delays",
-    "serving": "every process imports it with the package",
-    "testing.pytest_plugin": "pytest loads it by its name",
-}
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "base", "types", "misc"}
 
 
@@ -238,60 +221,6 @@ def test_values_know_of_celery_only_its_schedules() -> None:
 )
 def test_every_form_of_import_is_seen(source: str, names: set[str]) -> None:
     assert set(_imported(ast.parse(source))) == names
-
-
-def test_functions_are_short() -> None:
-    functions = [
-        (module, node)
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
-
-    assert not {
-        f"{module}.{function.name}: {length}"
-        for module, function in functions
-        if (length := _code_lines(SOURCES[module], function.body)) > LONGEST_FUNCTION
-    }
-
-
-def test_modules_are_short() -> None:
-    lengths = {module: _code_lines(SOURCES[module], tree.body) for module, tree in TREES.items()}
-
-    assert not {module: length for module, length in lengths.items() if length > LONGEST_MODULE}
-
-
-def test_the_house_has_few_files_and_none_is_a_fragment() -> None:
-    inner = [module for module, path in PATHS.items() if path.name not in ("__init__.py", "__main__.py")]
-    in_room = Counter(path.parent for path in PATHS.values() if path.name != "__init__.py")
-
-    assert len(PATHS) <= MOST_FILES
-    assert not {str(room): files for room, files in in_room.items() if files > MOST_IN_A_ROOM}
-    assert not {
-        str(room): files
-        for room, files in in_room.items()
-        if room.parent not in (ROOT, ROOT.parent) and files < FEWEST_FILES
-    }
-    short = {module for module in inner if len(SOURCES[module].splitlines()) < FEWEST_LINES}
-    assert short == SHORT.keys(), "merge it with its neighbour, or say here why not"
-
-
-def _code_lines(source: str, statements: list[ast.stmt]) -> int:
-    """Return how many lines of statements hold code, which a docstring, an import, a comment and a blank do not."""
-    first, last = (statements[0].lineno, statements[-1].end_lineno or 0) if statements else (1, 0)
-    lines = enumerate(source.splitlines()[first - 1 : last], first)
-    code = {number for number, line in lines if line.strip() and not line.lstrip().startswith("#")}
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text or isinstance(node, (ast.Import, ast.ImportFrom)):
-            code -= set(range(node.lineno, (node.end_lineno or 0) + 1))
-    return len(code)
-
-
-def test_only_lines_of_code_count() -> None:
-    source = '"""A docstring\nof two lines."""\n\nfrom a import (\n    b,\n)\n\n\n# a comment\ndef c():\n    return b\n'
-
-    assert _code_lines(source, ast.parse(source).body) == 2
 
 
 def test_a_module_is_named_for_what_it_holds() -> None:

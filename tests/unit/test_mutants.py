@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,17 @@ def test_each_mutant_has_a_name_of_its_own_and_says_what_a_user_suffers() -> Non
 def test_a_mutant_whose_text_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=f"mutant {MUTANTS[0].name}: its text is 0 times in {MUTANTS[0].path}"):
         changed_text(MUTANTS[0], tmp_path)
+
+
+def test_a_mutant_whose_text_has_changed_is_shown_the_nearest_line(tmp_path: Path) -> None:
+    mutant = MUTANTS[0]
+    line = mutant.old.splitlines()[0]
+    path = tmp_path / "src" / "redisbeater" / mutant.path
+    path.parent.mkdir(parents=True)
+    path.write_text(f"first\n{line}  # reworded\nlast\n")
+
+    with pytest.raises(CommandFailed, match=f"the nearest is:\n{re.escape(line)}  # reworded"):
+        changed_text(replace(mutant, old=f"{line} as it was"), tmp_path)
 
 
 def test_survivors_meet_the_command_of_the_readme() -> None:
