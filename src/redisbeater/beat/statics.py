@@ -24,6 +24,7 @@ from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import application_of
+from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import PLANNING, BrokenByCode
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.signals import entry_broken
@@ -93,6 +94,7 @@ def _upsert(context: Context, entry: RedisScheduleEntry) -> Upsert:
         text=text,
         initial_meta=entry.initial_meta(),
         origin=origin,
+        has_run_elsewhere=True,  # by Celery's own beat: a job that stops would be worse than one that is warned of
         author=_author(context),
     )
 
@@ -129,6 +131,9 @@ def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Excepti
         failures.update(result.failures)
         for name, edit in result.written.items():
             logger.info("static entry %r stored", name, extra=_event(context, name, edit.kind, edit.changed_fields))
+            for step in steps_of(edit.definition.schedule):
+                if step.is_above_range:
+                    logger.warning("static entry %r runs as Celery runs it: %s", name, step.warning)
     return failures
 
 

@@ -82,6 +82,9 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
             if disable_source and (disabled := work.disable_source()):
                 undo.append(_line(app, "import", source.name, *source.place, "--enable-source", "--", *disabled))
         print_lines([_json(source, work, undo, still)] if as_json else _import_lines(source, work, undo, still))
+        for entry in work.entries if not as_json else ():
+            for warning in entry.warnings:
+                click.echo(f"Warning: {shown(entry.name)}: {warning}", err=True)
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
 
@@ -223,7 +226,10 @@ def _json(source: Source, work: Import, undo: Sequence[str], still: Sequence[str
 
 
 def _as_dict(entry: ImportedEntry) -> dict[str, Any]:
-    data = {"name": entry.name, "state": entry.state, "schedule": _schedule(entry), "reason": entry.reason}
+    data = {
+        "name": entry.name, "state": entry.state, "schedule": _schedule(entry), "reason": entry.reason,
+        "warnings": list(entry.warnings),
+    }  # fmt: skip
     found = entry.comparison
     if found is None:
         return data

@@ -27,6 +27,7 @@ from redisbeater.model.plan import Plan, plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason
 from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import version_of
 
@@ -53,6 +54,7 @@ class Upsert:
         initial_meta: the meta that the entry gets if it is new.
         origin: for a static entry, its application and the digest of its declaration.
         only_new: refuse to change an entry that exists.
+        has_run_elsewhere: whether another scheduler runs it as it is, so that it is not asked what its author means.
         author: who makes the change, for the entry's log; None: the log says nothing about it.
         logs_creation: whether the log of a new entry says that it was created.
     """
@@ -62,6 +64,7 @@ class Upsert:
     initial_meta: Meta
     origin: str = ""
     only_new: bool = False
+    has_run_elsewhere: bool = False
     author: Author | None = None
     logs_creation: bool = True
 
@@ -74,10 +77,11 @@ class Upsert:
         """Return the edit that applies this change to what is stored.
 
         Raises:
-            InvalidEntry: the entry never fires, or its runs have expired.
+            InvalidEntry: the entry never fires, its runs have expired, or its new schedule has a step above its range.
             EntryExists: the entry is stored, and only a new one was to be created.
         """
         if not snapshot.exists:
+            self._check_schedule(None, codec)
             return self._created(snapshot, defaults)
         if self.only_new:
             raise EntryExists(snapshot.name)
@@ -99,6 +103,7 @@ class Upsert:
     def _merged(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Replace the definition; keep the counters, and stored fields that this version does not know."""
         before = self.definition if snapshot.definition == self.text else _readable_definition(snapshot, codec)
+        self._check_schedule(before, codec)
         after, text = self.definition, self.text
         if before is not None and before.extra:
             after = after._replace(extra={**before.extra, **after.extra})
@@ -120,6 +125,10 @@ class Upsert:
             author=self.author,
             dropped_skips=dropped,
         )
+
+    def _check_schedule(self, before: Definition | None, codec: ScheduleCodec) -> None:
+        if not self.has_run_elsewhere:
+            _check_schedule(before, self.definition, codec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +165,8 @@ class FieldChange:
             raise _conflict(snapshot, str(self.if_version))
         fields, meta = self.fields_for(before), stored_meta(snapshot)
         after = before.changed(self.option_rules, **fields)
+        if "schedule" in fields:
+            _check_schedule(before, after, codec)
         if "options" in fields:
             after = after.with_instants(defaults.zone)
             check_expiry(after.options, snapshot.now)
@@ -234,6 +245,17 @@ class ReportExecution:
         meta = meta._replace(last_run_at=ran_at)
         score = score_of_executed(definition, meta, snapshot, defaults)
         return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
+
+
+def _check_schedule(before: Definition | None, after: Definition, codec: ScheduleCodec) -> None:
+    """Refuse a new schedule that means something else than it says; a stored one goes on.
+
+    Raises:
+        InvalidEntry: a field has a step above its range.
+    """
+    is_odd = any(step.is_above_range for step in steps_of(after.schedule))
+    if is_odd and (before is None or codec.encode(before.schedule) != codec.encode(after.schedule)):
+        refuse_steps_above_range(after.schedule)
 
 
 def _skips_to_drop(before: Definition | None, after: Definition, codec: ScheduleCodec) -> int:

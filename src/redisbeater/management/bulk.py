@@ -30,6 +30,7 @@ from redisbeater.model.fields import given_policies
 from redisbeater.model.meta import FINISHED, NEW, Meta, Score
 from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.resolved_policy import Defaults
+from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import PlannedBy, zone_name
 from redisbeater.store import SAVE_PAGE, Change, pages, this_program
@@ -320,8 +321,9 @@ class Bulk:
             StoreUnavailable, EditConflict: as for :meth:`flush`.
         """
         rendered, meta = self._templates.render(checked_entry(entry)), entry.initial_meta()
-        if not rendered.template.definition.never_ends:
-            self._check_that_it_fires(rendered, meta)
+        definition = rendered.template.definition
+        if not definition.never_ends or any(step.is_above_range for step in steps_of(definition.schedule)):
+            self._check_schedule(rendered, meta)
         self._make_room_for(rendered.name)
         self._upserts[rendered.name] = rendered, meta
         self._characters += len(rendered.text)
@@ -402,11 +404,15 @@ class Bulk:
         self.changed += len(result.written) - created
         self.unchanged += len(result.unchanged)
 
-    def _check_that_it_fires(self, rendered: RenderedEntry, meta: Meta) -> None:
-        """Refuse an entry that never fires, unless it is stored: one that has finished may be saved again."""
+    def _check_schedule(self, rendered: RenderedEntry, meta: Meta) -> None:
+        """Refuse a schedule that never fires, or has a step above its range, unless it is stored.
+
+        One that has finished may be saved again.
+        """
         try:
-            now = self._now()
-            score_of_new(rendered.definition(), meta, now, self._context.in_zone(self._zone).defaults)
+            now, definition = self._now(), rendered.definition()
+            refuse_steps_above_range(definition.schedule)
+            score_of_new(definition, meta, now, self._context.in_zone(self._zone).defaults)
         except InvalidEntry:
             preview(self._context, self._upsert(rendered, meta))
 

@@ -48,6 +48,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
 from redisbeater.redaction import redacted
 from redisbeater.schedules.budget import StepsExhausted
+from redisbeater.schedules.cron_steps import refuse_steps_above_range
 from redisbeater.schedules.kinds import describe_in_brief
 from redisbeater.schedules.zones import shifts_between
 from redisbeater.store import Snapshot, pages
@@ -313,6 +314,8 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
         InvalidEntry: it could not be stored.
     """
     definition = entry.definition()
+    if not entry.version:
+        refuse_steps_above_range(definition.schedule)
     now, stored_zone = context.redis.clock()
     zoned = context.in_zone(stored_zone)
     lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)

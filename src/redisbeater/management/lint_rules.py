@@ -12,7 +12,7 @@ from celery import Celery
 from celery.schedules import crontab, schedule
 
 from redisbeater.config.settings import Config
-from redisbeater.display import shown
+from redisbeater.display import quoted, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.registered import once_problem, refused_arguments
@@ -24,6 +24,7 @@ from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
 from redisbeater.schedules import Timetable, describe
+from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import BrokenByCode
 from redisbeater.schedules.kinds import kind_named
 from redisbeater.schedules.timetable import clock_change_note
@@ -49,6 +50,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "herd": ("warning", "more than 100 runs in one second of the next 24 hours"),
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
     "short-interval": ("warning", "an interval below 0.1 seconds"),
+    "step-above-range": ("warning", "a step above the range of its field: only the first number is left"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
     "failing": ("warning", "an entry whose run cannot be sent"),
     "unstable": ("warning", "an entry of which three of the last 30 runs failed, or more"),
@@ -60,6 +62,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "not-in-one-step": ("warning", "runs that could be sent in one step with their commit, and are not"),
     "unknown-task": ("hint", "a task that no worker has registered; a warning if none answers and this app lacks it"),
+    "uneven-step": ("hint", "a step that does not divide its field: one gap is shorter"),
     "no-redbeat": ("error", "an entry that RedBeat cannot read, below RedBeat's prefix"),
     "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
     "sentry-interval": ("hint", "an interval, for which Sentry may say missed; only with --sentry"),
@@ -137,6 +140,7 @@ def of_definition(
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
     if problem := interval_problem(definition):
         yield Finding.of("short-interval", name, problem)
+    yield from of_steps(definition)
     if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
         text = f"options.headers: {shown(headers, 200)} are not sent, because Celery or beat sets them; use other names"
         yield Finding.of("own-headers", name, text)
@@ -147,6 +151,22 @@ def interval_problem(definition: Definition) -> str:
     if definition.is_interval and cast(schedule, definition.schedule).run_every < _SHORTEST_INTERVAL:
         return "an interval below 0.1 seconds: fire times that pass while a run is sent are coalesced into one run"
     return ""
+
+
+def of_steps(definition: Definition) -> Iterator[Finding]:
+    """Yield the findings on steps in a crontab that mean something else than they seem to."""
+    for step in steps_of(definition.schedule):
+        if step.is_above_range:
+            yield Finding.of("step-above-range", definition.name, step.warning)
+        elif step.is_uneven:
+            text = f"{step.unit}s {quoted(step.part)} are {step.gaps}; {step.advice}"
+            yield Finding.of("uneven-step", definition.name, text)
+
+
+def warnings(definition: Definition) -> list[str]:
+    """Return what to warn of when an entry is imported: its schedule runs, but hardly as its author means."""
+    steps = (step.warning for step in steps_of(definition.schedule) if step.is_above_range)
+    return list(filter(None, (interval_problem(definition), *steps)))
 
 
 def of_arguments(definition: Definition, app: Celery) -> Iterator[Finding]:

@@ -675,6 +675,10 @@ class CronKind(CrontabKind):
         text, resolved = schedule.text, schedule.resolved_text
         return text if resolved == text else f"{text}: {resolved}"
 
+    def cron_fields(self, schedule: cron_expression) -> dict[str, str]:
+        """Return the fields of the text."""
+        return split_text(schedule.text)
+
     def text(self, schedule: cron_expression) -> str:
         """Return the text."""
         return schedule.text

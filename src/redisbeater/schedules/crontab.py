@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from celery.schedules import BaseSchedule, crontab
 
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.crontab_text import PATH, cron_text, field_texts, make_crontab
+from redisbeater.schedules.crontab_text import PATH, cron_fields, cron_text, field_texts, make_crontab
 from redisbeater.schedules.english import (
     dates_in_words,
     days_in_words,
@@ -382,6 +382,7 @@ class CrontabKind(ScheduleKind[Any]):
     nominal_times = staticmethod(nominal_times)
     means_elapsed_time = staticmethod(is_repeating)
     cron_text = staticmethod(cron_text)
+    cron_fields = staticmethod(cron_fields)
     text = staticmethod(cron_text)
 
     def zone_name(self, schedule: Any) -> str | None:

@@ -62,9 +62,13 @@ def field_texts(schedule: crontab) -> dict[str, Any]:
 
 def cron_text(schedule: crontab) -> str:
     """Return the five fields in the order of a cron text: ``0 9 * * mon-fri``."""
+    return " ".join(cron_fields(schedule).values())
+
+
+def cron_fields(schedule: crontab) -> dict[str, str]:
+    """Return the five fields as texts, in the order of a cron text."""
     fields = field_texts(schedule)
-    order = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-    return " ".join(_joined(fields[name]) for name in order)
+    return {name: _joined(fields[name]) for name in _FIELDS[1:]}
 
 
 def make_crontab(fields: dict[str, Any], path: str) -> crontab:

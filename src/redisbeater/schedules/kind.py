@@ -239,6 +239,10 @@ class ScheduleKind(Generic[S]):
         """Return its cron text, and that with the numbers that the name decides; empty if it has none."""
         return ""
 
+    def cron_fields(self, schedule: S) -> dict[str, str]:
+        """Return the fields of its cron text by Celery's names, in the order of the text; none if it has none."""
+        return {}
+
     def text(self, schedule: S) -> Any:
         """Return the text or number after its word, or None if none means exactly this."""
         return None

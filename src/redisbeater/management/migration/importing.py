@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Author
 from redisbeater.exceptions import EntryExists, InvalidEntry
+from redisbeater.management.lint_rules import warnings
 from redisbeater.management.migration.candidate import Candidate, Source
 from redisbeater.management.migration.comparison import MOST_FIRE_TIMES, Comparison, Comparisons
 from redisbeater.store import SAVE_PAGE, Snapshot, pages
@@ -27,12 +28,14 @@ class ImportedEntry:
             ``left out``; ``refused``.
         reason: why it is not imported.
         comparison: its fire times by both engines, once :meth:`Import.compare` has found them.
+        warnings: what in its schedule hardly does what its author means, though it runs.
     """
 
     candidate: Candidate
     state: str
     reason: str = ""
     comparison: Comparison | None = None
+    warnings: Sequence[str] = ()
     change: Upsert | None = field(default=None, repr=False)
 
     @property
@@ -128,7 +131,7 @@ class Import:
             change.apply(empty, context.defaults, context.codec)
         except InvalidEntry as exc:
             return ImportedEntry(candidate=candidate, state="refused", reason=str(exc))
-        return ImportedEntry(candidate=candidate, state="new", change=change)
+        return ImportedEntry(candidate=candidate, state="new", warnings=warnings(change.definition), change=change)
 
     def _change(self, candidate: Candidate) -> Upsert:
         """Return the change that writes an entry, checked like one of a program.
@@ -146,6 +149,7 @@ class Import:
             text=definition.to_text(self._context.codec),
             initial_meta=candidate.meta,
             only_new=True,
+            has_run_elsewhere=True,
             author=self._author,
         )
 
