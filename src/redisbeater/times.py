@@ -143,20 +143,30 @@ def read_time(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False, 
     Raises:
         ValueError: it means no instant; the message names what is accepted.
     """
+    return read_moment(text, now=now, zone=zone, is_past=is_past, may_come=may_come).astimezone(timezone.utc)
+
+
+def read_moment(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False, may_come: bool = True) -> datetime:
+    """Return the aware time that a text means, as :func:`read_time`; one in a gap of the clocks as it was written.
+
+    Raises:
+        ValueError: it means no instant; the message names what is accepted.
+    """
     words, accepted = " ".join(text.lower().split()), PAST_TIMES if is_past else TIMES
     try:
-        found = _read_instant(words, now, zone, is_past)
+        found = _read_moment(words, now, zone, is_past)
+        instant = None if found is None else found.astimezone(timezone.utc)
     except (ValueError, OverflowError) as exc:
         raise ValueError(f"{_refusal(text, accepted)}; {exc}") from exc
-    if found is None:
+    if found is None or instant is None:
         raise ValueError(_refusal(text, accepted))
-    if found > now and not may_come:
-        raise ValueError(f"{_refusal(text, accepted)}; that is {relative_words(found, now)}")
+    if instant > now and not may_come:
+        raise ValueError(f"{_refusal(text, accepted)}; that is {relative_words(instant, now)}")
     return found
 
 
-def _read_instant(words: str, now: datetime, zone: tzinfo, is_past: bool) -> datetime | None:
-    """Return the instant that words mean, aware UTC, or None if they mean none."""
+def _read_moment(words: str, now: datetime, zone: tzinfo, is_past: bool) -> datetime | None:
+    """Return the aware time that words mean, or None if they mean none."""
     if words == "now":
         return now.astimezone(timezone.utc)
     if (offset := _read_offset(words, is_past)) is not None:
@@ -164,7 +174,7 @@ def _read_instant(words: str, now: datetime, zone: tzinfo, is_past: bool) -> dat
     local = _read_iso(words) or _read_day(words, now.astimezone(zone).replace(tzinfo=None), is_past)
     if local is None:
         return None
-    return (local if local.tzinfo else local.replace(tzinfo=zone)).astimezone(timezone.utc)
+    return local if local.tzinfo else local.replace(tzinfo=zone)
 
 
 def _refusal(text: str, accepted: str) -> str:

@@ -575,12 +575,62 @@ def test_a_count_without_parts_ends_after_that_many_intervals(text: str, interva
 
 
 @pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("BYWEEKNO=20", ["2026-05-14", "2027-05-20", "2028-05-18"]),
+        ("BYWEEKNO=20;BYMONTH=5", ["2026-05-14", "2027-05-20", "2028-05-18"]),
+        ("BYWEEKNO=20,21", ["2026-05-14", "2026-05-21", "2027-05-20"]),
+        ("BYWEEKNO=20;BYDAY=MO", ["2026-05-11", "2027-05-17", "2028-05-15"]),
+        ("BYWEEKNO=20;BYMONTHDAY=17", ["2026-05-17", "2027-05-17", "2028-05-17"]),
+    ],
+)
+def test_weeks_in_a_text_mean_the_weekday_of_the_start_unless_it_lists_days(text: str, days: list[str]) -> None:
+    rule = rrule(f"FREQ=YEARLY;{text}", dtstart=NINE, timezone="UTC")
+
+    assert upcoming(rule, utc("2026-01-01"), 3) == upcoming(rrule(rule.text or ""), utc("2026-01-01"), 3)
+    assert [moment[:10] for moment in upcoming(rule, utc("2026-01-01"), 3)] == days
+
+
+def test_weeks_of_a_rule_from_parts_mean_all_their_days_as_in_dateutil() -> None:
+    rule = rrule("YEARLY", byweekno=20, dtstart=NINE, timezone="UTC")
+
+    assert [moment[:10] for moment in upcoming(rule, utc("2026-01-01"), 8)] == [
+        *(f"2026-05-{day}" for day in range(11, 18)),
+        "2027-05-17",
+    ]
+
+
+@pytest.mark.parametrize(
     "text", ["FREQ=WEEKLY", "FREQ=WEEKLY;BYDAY=TH", "FREQ=DAILY;INTERVAL=7", "FREQ=DAILY;BYDAY=TH"]
 )
 def test_a_count_beyond_the_calendar_does_not_end_the_rule(text: str) -> None:
     rule = rrule(f"{text};COUNT={10**17}", dtstart=NINE, timezone="UTC")
 
     assert rule.next_fire_time(utc("2500-01-01")) == utc("2500-01-07 09:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "following"),
+    [
+        ("FREQ=MONTHLY;COUNT=1875", "2026-12-01 09:00"),
+        ("FREQ=MONTHLY;COUNT=130000", "2026-12-01 09:00"),
+        ("FREQ=MONTHLY;BYMONTHDAY=31;COUNT=1094", "2026-12-31 09:00"),
+        ("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;COUNT=1900", "2026-11-30 09:00"),
+        ("FREQ=WEEKLY;BYMONTH=2,8;COUNT=1665", "2027-02-04 09:00"),
+        ("FREQ=WEEKLY;BYDAY=MO,WE;COUNT=16297", "2026-11-30 09:00"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR;BYMONTH=3;COUNT=3000", "2027-03-08 09:00"),
+        ("FREQ=DAILY;BYMONTH=1;COUNT=6400", "2027-01-01 09:00"),
+        ("FREQ=YEARLY;BYEASTER=0;COUNT=500", "2027-03-28 09:00"),
+        ("FREQ=HOURLY;BYHOUR=9,12;COUNT=50000", "2026-11-26 09:00"),
+        ("FREQ=SECONDLY;INTERVAL=7;BYDAY=MO;COUNT=30000000", "2026-11-30 00:00:01"),
+    ],
+)
+def test_a_count_that_takes_too_long_to_count_ends_no_rule_before_it_is_reached(text: str, following: str) -> None:
+    counted = rrule(text, dtstart=NINE, timezone="UTC")
+    endless = rrule(text.partition(";COUNT")[0], dtstart=NINE, timezone="UTC")
+
+    assert counted.next_fire_time(utc("2026-11-26")) == utc(following)
+    assert upcoming(counted, utc("2035-01-01"), 5) == upcoming(endless, utc("2035-01-01"), 5)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,9 @@ from redisbeater.management.why.runs import quoted_argument
 from redisbeater.model.fields import FIELDS
 from redisbeater.model.json_text import unique
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
+from redisbeater.schedules.zones import skipped_text
 from redisbeater.store.failure import takes_no_changes
-from redisbeater.times import read_duration, read_time
+from redisbeater.times import read_duration, read_moment
 
 #: More names than a shell shows at once.
 MOST_COMPLETED = 200
@@ -333,15 +334,18 @@ class Moment(NamedTuple):
     text: str
 
     def read(self, now: datetime, zone: tzinfo, *, is_past: bool = False, may_come: bool = True) -> datetime:
-        """Return the instant, as :func:`~redisbeater.times.read_time` does.
+        """Return the instant, as :func:`~redisbeater.times.read_time` does; say so if the clocks skip the time.
 
         Raises:
             BadInput: it is no time, or none that is accepted.
         """
         try:
-            return read_time(self.text, now=now, zone=zone, is_past=is_past, may_come=may_come)
+            moment = read_moment(self.text, now=now, zone=zone, is_past=is_past, may_come=may_come)
         except ValueError as exc:
             raise BadInput(f"{self.option} {exc}") from exc
+        if text := skipped_text(moment):
+            click.echo(f"Note: {self.option} {text}", err=True)
+        return moment.astimezone(timezone.utc)
 
 
 #: A timedelta; a :class:`Moment`; a list of words that were separated by commas.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -49,7 +49,7 @@ from redisbeater.management.entry_words import (
     default_of,
     fields_of_entry,
 )
-from redisbeater.management.lint_rules import interval_problem
+from redisbeater.management.lint_rules import interval_problem, skipped_bounds
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.fields import (
     JSON,
@@ -280,7 +280,16 @@ def _show_created(
         print_lines(
             f"  {name:<12} {shown(value, None)}" for name, value in _draft_facts(words, runs, change, view, entry)
         )
+    _note_skipped(entry, view, entry.definition()._fields)
     _warn_of_task(store, entry)
+
+
+def _note_skipped(entry: RedisScheduleEntry, view: View, fields: Iterable[str]) -> None:
+    """Say of each bound among some fields that the clocks skip it."""
+    notes = skipped_bounds(entry.definition(), view.zone, view.now)
+    for field in dict.fromkeys(field.partition(".")[0] for field in fields):
+        if field in notes:
+            click.echo(f"Note: {notes[field]}", err=True)
 
 
 def _draft_facts(
@@ -392,6 +401,7 @@ def update(
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
         print_lines(_report_lines(report, given.times.view(), dry_run=given.dry_run))
+    _note_skipped(report.entry, given.times.view(), report.changed)
     if any(field.partition(".")[0] in ("task", "args", "kwargs", "once") for field in report.changed):
         _warn_of_task(store, report.entry)
 

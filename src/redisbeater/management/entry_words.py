@@ -42,7 +42,7 @@ from redisbeater.model.passed_values import unknown_field
 from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
 from redisbeater.schedules.zones import read_zone, zone_meant
-from redisbeater.times import read_duration, read_time
+from redisbeater.times import read_duration, read_moment
 
 
 def read_definition(context: Context, text: str, name: str = "") -> RedisScheduleEntry:
@@ -177,13 +177,14 @@ class EntryWords:
             raise InvalidEntry(f"$.schedule.{word}", str(exc)) from exc
 
     def time(self, text: str, path: str) -> datetime:
-        """Return the time of a text such as ``tomorrow 09:00``.
+        """Return the time of a text such as ``tomorrow 09:00``; one that the clocks skip as it was written.
 
         Raises:
             InvalidEntry: it is none; with the path.
         """
         now, _ = self._present
-        return _read_at(lambda: read_time(text, now=now, zone=self.zone), path).astimezone(self.zone)
+        moment = _read_at(lambda: read_moment(text, now=now, zone=self.zone), path)
+        return moment if moment.tzinfo is self.zone else moment.astimezone(self.zone)
 
     @property
     def start(self) -> datetime:

@@ -28,7 +28,7 @@ from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import BrokenByCode
 from redisbeater.schedules.kinds import kind_named
 from redisbeater.schedules.timetable import clock_change_note
-from redisbeater.schedules.zones import shifts_between
+from redisbeater.schedules.zones import in_zone, shifts_between, skipped_text
 from redisbeater.times import date_words, span_words
 
 #: From the worst to the least.
@@ -43,7 +43,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "zone-rules-differ": ("error", "beats whose hosts have different rules of a zone"),
-    "dst-gap": ("warning", "a fire time within a year that the clocks skip"),
+    "dst-gap": ("warning", "a fire time within a year, or a bound to come, that the clocks skip"),
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
     "overlaps-self": ("warning", "runs that take longer than the time between two fire times"),
     "no-deadline": ("warning", "an overlap other than allow without a deadline: a lost message holds up the next runs"),
@@ -141,6 +141,8 @@ def of_definition(
     if problem := interval_problem(definition):
         yield Finding.of("short-interval", name, problem)
     yield from of_steps(definition)
+    for text in skipped_bounds(definition, defaults.zone, now).values():
+        yield Finding.of("dst-gap", name, text)
     if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
         text = f"options.headers: {shown(headers, 200)} are not sent, because Celery or beat sets them; use other names"
         yield Finding.of("own-headers", name, text)
@@ -151,6 +153,16 @@ def interval_problem(definition: Definition) -> str:
     if definition.is_interval and cast(schedule, definition.schedule).run_every < _SHORTEST_INTERVAL:
         return "an interval below 0.1 seconds: fire times that pass while a run is sent are coalesced into one run"
     return ""
+
+
+def skipped_bounds(definition: Definition, default_zone: tzinfo, now: datetime) -> dict[str, str]:
+    """Return what the bounds of an entry that the clocks skip mean instead, by their fields; those to come."""
+    zone, found = definition.zone(default_zone), {}
+    for field in ("start_at", "end_at", "disabled_until"):
+        moment = getattr(definition, field)
+        if moment is not None and in_zone(moment, zone) > now:
+            found[field] = skipped_text(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+    return {field: f"{field}: {text}" for field, text in found.items() if text}
 
 
 def of_steps(definition: Definition) -> Iterator[Finding]:

@@ -70,7 +70,9 @@ class FieldStep(NamedTuple):
         """What a step above its range means."""
         unit, within, _ = _UNITS[self.field]
         names = _NAMES.get(self.field, {})
-        return f"only {names[self.first].capitalize() if self.first in names else f'{unit} {self.first}'} of each {within}"
+        return (
+            f"only {names[self.first].capitalize() if self.first in names else f'{unit} {self.first}'} of each {within}"
+        )
 
     @property
     def unit(self) -> str:

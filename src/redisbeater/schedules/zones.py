@@ -363,6 +363,15 @@ def is_in_gap(moment: datetime) -> bool:
     return before < after
 
 
+def skipped_text(moment: datetime) -> str:
+    """Return what a local time that the clock of its zone skips means instead; empty for one that exists."""
+    if not is_in_gap(moment):
+        return ""
+    meant = in_zone(moment, timezone.utc).astimezone(moment.tzinfo)
+    zone = zone_name(moment.tzinfo) or moment.tzinfo
+    return f"{moment:%H:%M} does not exist on {moment:%Y-%m-%d} in {zone}, so {meant:%H:%M} counts"
+
+
 def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
     """Return the UTC offset of a local date if it does not change from ``since`` to the end of the date; else None.
 

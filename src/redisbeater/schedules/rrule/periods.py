@@ -37,6 +37,10 @@ from redisbeater.schedules.rrule.rule import (
 class Period(Protocol):
     """The occurrences of a period, in order and computed lazily."""
 
+    @property
+    def earliest(self) -> int:
+        """A second before which there is none of them; 0 if there is none at all."""
+
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> int: ...
@@ -58,6 +62,11 @@ class DaysAtTimes:
     days: Sequence[int]
     times: Sequence[int]
     positions: Sequence[int] | None
+
+    @property
+    def earliest(self) -> int:
+        """The begin of the first day; 0 if there is none."""
+        return self.days[0] * DAY_SECONDS if self.days else 0
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -279,6 +288,11 @@ class MonthOfUnits:
     units: Units
     month: date
     steps: Steps
+
+    @property
+    def earliest(self) -> int:
+        """The begin of the month."""
+        return self.month.toordinal() * DAY_SECONDS
 
     def __len__(self) -> int:
         return sum(map(self._count, self._days))

@@ -52,7 +52,8 @@ _FIRST_STEPS = 40_000
 
 def occurrences_from(rule: RecurrenceRule, second: int, steps: Steps, limit: int = END_OF_CALENDAR) -> Iterator[int]:
     """Yield the occurrences of a rule from a second on and before another one, in order."""
-    begin, end = max(second, second_of(rule.start)), min(_end(rule, steps), limit - 1)
+    last, known = _end(rule, steps)
+    begin, end = max(second, second_of(rule.start)), min(last, limit - 1)
     if begin > end:
         return
     periods, idle, cut = periods_of(rule.pinned, steps), 0, rule.cut
@@ -61,6 +62,8 @@ def occurrences_from(rule: RecurrenceRule, second: int, steps: Steps, limit: int
         for occurrence in period.since(begin):
             if occurrence > end:
                 return
+            if occurrence > known:
+                raise StepsExhausted
             idle = 0
             if occurrence not in cut:
                 yield occurrence
@@ -70,7 +73,7 @@ def occurrences_from(rule: RecurrenceRule, second: int, steps: Steps, limit: int
 
 def occurrences_before(rule: RecurrenceRule, second: int, earliest: int, steps: Steps) -> Iterator[int]:
     """Yield the occurrences of a rule before a second and back to the earliest, the newest first."""
-    start, limit = max(second_of(rule.start), earliest), min(second, _end(rule, steps) + 1)
+    start, limit = max(second_of(rule.start), earliest), _limited(rule, second, steps)
     if limit <= start:
         return
     for period in periods_of(rule.pinned, steps).backwards(limit - 1, start):
@@ -83,10 +86,10 @@ def occurrences_before(rule: RecurrenceRule, second: int, earliest: int, steps: 
 
 def without_occurrence(rule: RecurrenceRule, seconds: Iterable[int], steps: Steps) -> Iterator[int]:
     """Yield those of the seconds at which a rule has no occurrence."""
-    periods, start, end = periods_of(rule.pinned, steps), second_of(rule.start), _end(rule, steps)
+    periods, start = periods_of(rule.pinned, steps), second_of(rule.start)
     for second in seconds:
         steps.take(_TEST_STEPS)
-        is_open = start <= second <= end and second not in rule.cut
+        is_open = start <= second < _limited(rule, second + 1, steps) and second not in rule.cut
         found = (period.since(second) for period in periods.forwards(second, second) if is_open)
         if next(chain.from_iterable(found), None) != second:
             yield second
@@ -95,7 +98,7 @@ def without_occurrence(rule: RecurrenceRule, seconds: Iterable[int], steps: Step
 def count_occurrences(rule: RecurrenceRule, first: int, limit: int, steps: Steps) -> Iterator[int]:
     """Yield the numbers of occurrences of a rule from a second on and before another one, by periods."""
     start, cut = second_of(rule.start), rule.cut
-    first, limit = max(first, start), min(limit, _end(rule, steps) + 1)
+    first, limit = max(first, start), _limited(rule, limit, steps)
     if cut:
         yield -sum(_count(rule, max(first, cut.start), min(limit, cut.stop), steps))
     yield from _count(rule, first, limit, steps)
@@ -134,46 +137,63 @@ def _count(rule: RecurrenceRule, first: int, limit: int, steps: Steps) -> Iterat
         yield period.rank(limit) - (period.rank(first) if number == 0 else 0)
 
 
-def _end(rule: RecurrenceRule, steps: Steps) -> int:
-    """Return the second of the last occurrence that COUNT and UNTIL allow."""
+def _limited(rule: RecurrenceRule, limit: int, steps: Steps) -> int:
+    """Return a limit, or the second after the last occurrence that COUNT and UNTIL allow, if that is earlier.
+
+    Raises:
+        StepsExhausted: how many occurrences there are up to the limit takes too many steps to count.
+    """
+    last, known = _end(rule, steps)
+    if min(limit - 1, last) > known:
+        raise StepsExhausted
+    return min(limit, last + 1)
+
+
+def _end(rule: RecurrenceRule, steps: Steps) -> tuple[int, int]:
+    """Return the second of the last occurrence that COUNT and UNTIL allow, and up to which second COUNT is known."""
     end = END_OF_CALENDAR - 1 if rule.last is None else min(rule.last, END_OF_CALENDAR - 1)
     if rule.count is None:
-        return end
-    last, cost = _last_counted(rule)
+        return end, END_OF_CALENDAR
+    last, known, cost = _last_counted(rule)
     steps.take_once(rule, cost)
-    return end if last is None else min(end, last)
+    return end if last is None else min(end, last), known
 
 
 @lru_cache(maxsize=16_384)
-def _last_counted(rule: RecurrenceRule) -> tuple[int | None, int]:
-    """Return the last occurrence of a rule with a count, None if it has fewer, and the steps that this takes.
+def _last_counted(rule: RecurrenceRule) -> tuple[int | None, int, int]:
+    """Return the last occurrence of a rule with a count, until when that is known, and the steps that this takes.
 
-    It is remembered, because it can be slow; so are the steps, so that they do not depend on what is remembered.
+    The last occurrence is None if there are fewer, or if counting them takes too many steps: up to a second, usually
+    more than a hundred years after the start, there are fewer than the count for certain, and that is all that a plan
+    needs. It is remembered, because it can be slow; so are the steps, so that they do not depend on what is remembered.
     """
     count, start, steps = rule.count or 0, second_of(rule.start), Steps(_LAST_STEPS)
     if rule.is_fixed:
-        return start + _length(rule) * (count - 1), 1
+        return start + _length(rule) * (count - 1), END_OF_CALENDAR, 1
     if count > rule.pinned.most_per_day * 366 * _MAX_COUNTED_YEARS:
-        return None, 1
-    try:
-        return _nth_occurrence(rule, start, count, steps), steps.taken
-    except StepsExhausted:
-        return None, steps.taken * 1000
+        return None, END_OF_CALENDAR, 1
+    last, known = _nth_occurrence(rule, start, count, steps)
+    return last, known, min(steps.taken, _LAST_STEPS)
 
 
-def _nth_occurrence(rule: RecurrenceRule, start: int, count: int, steps: Steps) -> int | None:
-    periods, idle = periods_of(rule.pinned, steps), 0
+def _nth_occurrence(rule: RecurrenceRule, start: int, count: int, steps: Steps) -> tuple[int | None, int]:
+    """Return an occurrence by its number, None if it is not found, and up to which second there are fewer."""
+    periods, idle, known = periods_of(rule.pinned, steps), 0, start
     forwards = periods.forwards(start, END_OF_CALENDAR - 1)
-    for number, period in enumerate(islice(forwards, _MAX_COUNTED_YEARS * periods.per_year)):
-        count += period.rank(start) if number == 0 else 0
-        length = len(period)
-        if count <= length:
-            return period[count - 1]
-        count -= length
-        idle = 0 if length else idle + 1
-        if idle > _MAX_IDLE_YEARS * periods.per_year:
-            return None
-    return None
+    try:
+        for number, period in enumerate(islice(forwards, _MAX_COUNTED_YEARS * periods.per_year)):
+            known = max(known, period.earliest - 1)
+            count += period.rank(start) if number == 0 else 0
+            length = len(period)
+            if count <= length:
+                return period[count - 1], END_OF_CALENDAR
+            count -= length
+            idle = 0 if length else idle + 1
+            if idle > _MAX_IDLE_YEARS * periods.per_year:
+                break
+    except StepsExhausted:
+        return None, known
+    return None, END_OF_CALENDAR
 
 
 def _length(rule: RecurrenceRule) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import MAXYEAR, date, datetime, time, timezone, tzinfo
 from typing import Any
 
-from dateutil.rrule import MONTHLY, weekday
+from dateutil.rrule import MONTHLY, YEARLY, weekday
 
 from redisbeater.display import quoted, shown, text_of
 from redisbeater.schedules.rrule.recurrence import Recurrence
@@ -155,6 +155,9 @@ def _write_weekday(day: weekday) -> str:
 #: How many further and excluded dates a rule may have: reading these takes about 50 ms of processor time.
 MAX_DATES = 5_000
 
+#: The parts of a text that select days of weeks.
+_DAY_PARTS = frozenset(("byweekday", "bymonthday", "byyearday", "byeaster"))
+
 _FOLD = re.compile(r"\r?\n[ \t]")
 
 
@@ -179,6 +182,8 @@ class RecurrenceText:
             ValueError: the value of a part is not valid; the message starts with its name.
         """
         zone = clock.zone
+        for parts in self.rules:
+            _add_weekday(parts, clock)
         return Recurrence(
             clock=clock,
             rules=tuple(make_rule(clock, _end(parts.get("until"), zone), parts, rfc_name) for parts in self.rules),
@@ -305,6 +310,15 @@ def _local(label: str, moment: datetime | date, zone: tzinfo) -> datetime:
 
 def _sorted(times: Iterable[datetime]) -> tuple[datetime, ...]:
     return tuple(sorted({(moment, moment.fold): moment for moment in times}.values(), key=lambda at: (at, at.fold)))
+
+
+def _add_weekday(parts: dict[str, Any], clock: RuleClock) -> None:
+    """Add the weekday of its start to a rule that lists weeks and no days (RFC 5545).
+
+    To dateutil, and so in a rule that is made from parts, it has all days of these weeks.
+    """
+    if parts["freq"] == YEARLY and "byweekno" in parts and _DAY_PARTS.isdisjoint(parts):
+        parts["byweekday"] = [weekday(clock.local_start.weekday())]
 
 
 def _date_lines(name: str, times: Iterable[datetime], zone: tzinfo) -> Iterator[str]:
