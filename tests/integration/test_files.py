@@ -592,6 +592,38 @@ def test_every_kind_of_schedule_comes_back_from_a_file(
     assert export.entries["clocked"].fields["at"] == "2030-01-01T09:00:00+00:00"
 
 
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        ({"__type__": "crontab", "hour": 3, "minute": 30}, {"cron": "30 3 * * *"}),
+        ({"__type__": "crontab", "hour": [3, 5], "minute": "0"}, {"cron": "0 3,5 * * *"}),
+        ({"__type__": "crontab"}, {"cron": "* * * * *"}),
+        ({"__type__": "interval", "every": 5}, {"every": "5"}),
+        ({"__type__": "interval", "every": 90.5, "relative": None}, {"every": 90.5}),
+    ],
+    ids=str,
+)
+def test_what_another_program_stored_is_exported_in_words_which_change_nothing(
+    store: ScheduleStore, client: redis.Redis, prefix: str, stored: dict[str, Any], words: dict[str, Any]
+) -> None:
+    client.hset(f"{prefix}raw", "definition", json.dumps({"task": "t", "schedule": stored}))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}raw": datetime.now(UTC).timestamp() + 1000})
+    due_at = store.get("raw").due_at
+
+    export = store.export()
+    planned = store.plan(Export.from_text(export.to_text()), "shop", adopt=True)
+    store.apply(planned)
+    store.update("raw", args=[1])
+
+    fields = {
+        name: value for name, value in export.entries["raw"].fields.items() if name in ("cron", "every", "schedule")
+    }
+    assert {name: str(value) for name, value in fields.items()} == {name: str(value) for name, value in words.items()}
+    assert [(each.kind, each.fields) for each in planned.entries] == [("keep", ())]
+    assert store.get("raw").due_at == due_at
+    assert [line.details.get("fields") for line in store.log("raw") if line.what == "changed"][:1] == [["args"]]
+
+
 VIENNA = ZoneInfo("Europe/Vienna")
 
 

@@ -18,7 +18,7 @@ from redisbeater.editing.rescheduling import score_after_edit, score_of_executed
 from redisbeater.editing.stored_entry import StoredEntry, stored_definition, stored_meta
 from redisbeater.exceptions import EditConflict, EntryExists, InvalidEntry, WrongType
 from redisbeater.model import json_text
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Definition, has_same_form
 from redisbeater.model.fields import MOST_SKIPPED
 from redisbeater.model.meta import NEW, Meta, Score
 from redisbeater.model.options import OptionRules, check_expiry
@@ -254,7 +254,7 @@ def _check_schedule(before: Definition | None, after: Definition, codec: Schedul
         InvalidEntry: a field has a step above its range.
     """
     is_odd = any(step.is_above_range for step in steps_of(after.schedule))
-    if is_odd and (before is None or codec.encode(before.schedule) != codec.encode(after.schedule)):
+    if is_odd and (before is None or not has_same_form(before.schedule, after.schedule, codec)):
         refuse_steps_above_range(after.schedule)
 
 

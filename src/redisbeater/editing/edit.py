@@ -24,6 +24,7 @@ from redisbeater.model.log_line import line_text
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.skip import read_skipped
 from redisbeater.redaction import hidden, redacted
+from redisbeater.schedules.kinds import comparable
 from redisbeater.schedules.zones import PlannedBy
 from redisbeater.signals import entry_changed, entry_fixed
 from redisbeater.store import Change, Snapshot
@@ -149,7 +150,10 @@ class Edit:
             return list(self.known_changes)
         old, new = self.values
         nulls = {name for name in NULLABLE if (name in old) != (name in new)}
-        return sorted(name for name in {**old, **new} if old.get(name) != new.get(name) or name in nulls)
+        differing = {name for name in {**old, **new} if old.get(name) != new.get(name)}
+        if "schedule" in differing and comparable(old.get("schedule")) == comparable(new.get("schedule")):
+            differing.remove("schedule")
+        return sorted(differing | nulls)
 
     @cached_property
     def values(self) -> tuple[dict[str, Any], dict[str, Any]]:

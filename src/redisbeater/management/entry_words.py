@@ -19,7 +19,7 @@ from redisbeater.entry import DEFINED, RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.management.blanking import check_not_blanked, restored
-from redisbeater.management.files.definitions import fields_of, schedule_of
+from redisbeater.management.files.definitions import fields_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import (
@@ -40,7 +40,7 @@ from redisbeater.model.fields import (
 from redisbeater.model.options import decoded_options
 from redisbeater.model.passed_values import unknown_field
 from redisbeater.redaction import BLANK, redacted
-from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 from redisbeater.schedules.zones import read_zone, zone_meant
 from redisbeater.times import read_duration, read_moment
 
@@ -327,8 +327,6 @@ def form_words(context: Context, name: str) -> FormWords:
     stored = load(context, name)
     zone = context.in_zone(stored.zone).zone
     fields = fields_of(stored.definition, context.codec, zone)
-    if "schedule" in fields:
-        fields.update(_equal_words(stored.definition.schedule, zone))
     kind = next((word for word in SCHEDULE_WORDS if word in fields), "")
     fields.pop("schedule", None)
     plain = {FIELDS[name].word if name in FIELDS else name: value for name, value in fields.items()}
@@ -339,16 +337,6 @@ def form_words(context: Context, name: str) -> FormWords:
     labels = redacted(dict(stored.definition.labels), context.config.redact)
     words["labels"] = "\n".join(f"{key}={value}" for key, value in labels.items())
     return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
-
-
-def _equal_words(schedule: BaseSchedule, zone: tzinfo) -> dict[str, Any]:
-    """Return the word of a schedule that is stored otherwise, such as a crontab of numbers; none if it has none."""
-    kind = kind_of(schedule)
-    text = kind.text(schedule)
-    try:
-        return {kind.word: text} if text is not None and schedule_of(kind.word, text, zone) == schedule else {}
-    except InvalidEntry:
-        return {}
 
 
 def _form_text(value: Any) -> str:

@@ -35,7 +35,7 @@ from redisbeater.model.passed_values import (
 )
 from redisbeater.model.policies import Anchor
 from redisbeater.schedules import ScheduleCodec, Timetable
-from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.kinds import comparable, kind_of
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
@@ -252,8 +252,13 @@ class Definition(StoredFields):
         return (
             self.timezone == other.timezone
             and _comparable(self.start_at) == _comparable(other.start_at)
-            and (self.schedule is other.schedule or codec.encode(self.schedule) == codec.encode(other.schedule))
+            and (self.schedule is other.schedule or has_same_form(self.schedule, other.schedule, codec))
         )
+
+
+def has_same_form(one: BaseSchedule, other: BaseSchedule, codec: ScheduleCodec) -> bool:
+    """Tell whether two schedules are stored alike, apart from what is read alike."""
+    return bool(comparable(codec.encode(one)) == comparable(codec.encode(other)))
 
 
 def _comparable(moment: datetime | None) -> Any:

@@ -183,6 +183,9 @@ def read_dates(text: str) -> DateRule:
             nearest_to |= read_numbers("day_of_month", [match["day"]])
         elif _LAST_WORKDAY.fullmatch(part):
             last_workday = True
+        elif {"L", "W"} & set(part.upper()):
+            problem = f"cannot read {quoted(part, 60)}; expected L, L-2, LW or 15W, one by one"
+            raise InvalidEntry(f"{PATH}.day_of_month", problem)
         else:
             plain.append(part)
     return DateRule(
@@ -209,6 +212,9 @@ def read_weekdays(text: str) -> WeekdayRule:
             last.add(_known_weekday(part, match["day"]))
         elif part.upper() == "L":
             raise InvalidEntry(f"{PATH}.day_of_week", f"cannot read {quoted(part)}; for Saturday write 'sat'")
+        elif part.upper().startswith("L"):
+            problem = f"cannot read {quoted(part, 60)}; for the last Friday of the month write 'friL'"
+            raise InvalidEntry(f"{PATH}.day_of_week", problem)
         else:
             plain.append(part)
     weekdays = read_numbers("day_of_week", plain)
@@ -245,6 +251,9 @@ def _known_weekday(part: str, text: str) -> int:
 
 
 def _position(part: str, text: str) -> int:
+    if text.upper() == "L":
+        last = part.partition("#")[0]
+        raise InvalidEntry(f"{PATH}.day_of_week", f"cannot read {quoted(part, 60)}; for the last one write '{last}L'")
     if text not in tuple("12345"):
         problem = f"cannot read {quoted(part, 60)}; a month has at most {_MOST_WEEKS} of each weekday, so #1 to #5"
         raise InvalidEntry(f"{PATH}.day_of_week", problem)
@@ -594,7 +603,7 @@ def _is_extended(fields: Mapping[str, str]) -> bool:
         or "L" in dates
         or "W" in dates
         or "#" in weekdays
-        or any(part.endswith("L") for part in weekdays.split(","))
+        or any(part.endswith("L") or part.startswith("L") for part in weekdays.split(","))
         or any(is_hashed(part) for value in fields.values() for part in value.split(","))
     )
 
@@ -633,6 +642,10 @@ class CronKind(CrontabKind):
             return cron_expression(data.get("text", ""))
         except InvalidEntry as exc:
             raise InvalidEntry(f"{PATH}.text", exc.problem) from exc
+
+    def comparable(self, data: Mapping[str, Any]) -> Any:
+        """Return the text as it is."""
+        return dict(data)
 
     def next(
         self, schedule: cron_expression, zone: tzinfo, after: datetime, steps: Steps | None = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -26,7 +26,14 @@ from typing import Any, ClassVar
 from celery.schedules import BaseSchedule, crontab
 
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.crontab_text import PATH, cron_fields, cron_text, field_texts, make_crontab
+from redisbeater.schedules.crontab_text import (
+    PATH,
+    cron_fields,
+    cron_text,
+    field_texts,
+    joined_fields,
+    make_crontab,
+)
 from redisbeater.schedules.english import (
     dates_in_words,
     days_in_words,
@@ -368,6 +375,10 @@ class CrontabKind(ScheduleKind[Any]):
     def decode(self, data: dict[str, Any]) -> BaseSchedule:
         """Return the crontab of five optional fields."""
         return make_crontab(data, PATH)
+
+    def comparable(self, data: Mapping[str, Any]) -> Any:
+        """Return the fields as texts: a number is read like its text, and a missing field like ``*``."""
+        return {**data, **joined_fields(data)}
 
     def plain_values(self, schedule: Any) -> tuple[Any, ...]:
         """Return its fields, and the zone that was passed to ``cron()``."""

@@ -67,8 +67,12 @@ def cron_text(schedule: crontab) -> str:
 
 def cron_fields(schedule: crontab) -> dict[str, str]:
     """Return the five fields as texts, in the order of a cron text."""
-    fields = field_texts(schedule)
-    return {name: _joined(fields[name]) for name in _FIELDS[1:]}
+    return joined_fields(field_texts(schedule))
+
+
+def joined_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return five optional fields, which may be numbers or lists of them, as texts in the order of a cron text."""
+    return {name: _joined(fields.get(name, "*")) for name in _FIELDS[1:]}
 
 
 def make_crontab(fields: dict[str, Any], path: str) -> crontab:
@@ -185,6 +189,13 @@ _EXAMPLE = '"0 9 * * mon-fri" (minute, hour, day of month, month, day of week)'
 #: An error quotes this many characters of each field, and of a text without five or six fields.
 _MOST_OF_FIELD, _MOST_OF_TEXT = 60, 120
 
+#: ``CRON_TZ=UTC`` in front of the fields, and ``America/Chicago`` or ``UTC`` behind them.
+_ZONE_IN_FRONT = re.compile(r"(?:CRON_)?TZ=(?P<zone>.*)", re.IGNORECASE)
+_ZONE_BEHIND = re.compile(r"(?P<zone>[A-Za-z_]{2,}/[A-Za-z_][\w/+-]*|UTC|GMT)", re.ASCII)
+
+#: A year behind the fields.
+_YEAR = re.compile(r"(19|20)\d\d", re.ASCII)
+
 _RANGE = re.compile(r"(?P<first>\w+)(-(?P<last>\w+))?(?P<step>/\w+)?", re.ASCII)
 #: The highest number in a field of weekdays.
 _SUNDAY_AS_7 = 7
@@ -197,15 +208,29 @@ def split_text(text: str) -> dict[str, str]:
     """Return the fields of a text by Celery's names, in the order of the text; a macro is expanded.
 
     Raises:
-        InvalidEntry: it is no text, has fewer than five fields or more than six, or is an unknown macro.
+        InvalidEntry: it is no text, has fewer than five fields or more than six, a zone or a year among them, or is an
+            unknown macro.
     """
     if not isinstance(text, str):
         raise InvalidEntry(PATH, f"expected a text such as {_EXAMPLE}, got {quoted(text)}")
     fields = _expand_macro(text.strip()).split()
+    _refuse_what_is_no_field(fields)
     if not len(_FIELDS) - 1 <= len(fields) <= len(_FIELDS):
         problem = f'expected 5 fields, or 6 with seconds in front, got {len(fields)} in "{shown(text, _MOST_OF_TEXT)}"'
         raise InvalidEntry(PATH, f"{problem}; a cron text has no year, as in {_EXAMPLE}")
     return dict(zip(_FIELDS[-len(fields) :], fields))
+
+
+def _refuse_what_is_no_field(fields: list[str]) -> None:
+    """Refuse a zone in front of the fields or behind them, and a year behind them, which other programs have."""
+    first, last = fields[:1] or [""], fields[-1:] or [""]
+    zone = next((zone for zone in (_ZONE_IN_FRONT.match(first[0]), _ZONE_BEHIND.fullmatch(last[0])) if zone), None)
+    if zone is not None:
+        name = zone["zone"] or "Europe/Vienna"
+        problem = f"a cron text has no zone, got {quoted(zone.string, _MOST_OF_FIELD)}"
+        raise InvalidEntry(PATH, f"{problem}; leave it out, and set the timezone of the entry: {quoted(name, 60)}")
+    if len(fields) > 5 and _YEAR.fullmatch(last[0]):
+        raise InvalidEntry(PATH, f"a cron text has no year, got {quoted(last[0])}; leave it out, and set end_at")
 
 
 @contextmanager

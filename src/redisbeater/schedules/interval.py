@@ -10,6 +10,7 @@ later, by as much as the clock was put forward.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta, tzinfo
 from datetime import timezone as fixed_zone
 from typing import Any
@@ -261,6 +262,12 @@ class IntervalKind(ScheduleKind[schedule]):
         """Return the interval of some seconds."""
         return schedule(timedelta(seconds=_check_every(data.get("every"))), relative=bool(data.get("relative", False)))
 
+    def comparable(self, data: Mapping[str, Any]) -> Any:
+        """Return it with its default: other programs may leave out that it is not relative."""
+        every = data.get("every")
+        is_whole = isinstance(every, float) and every.is_integer()
+        return {**data, "every": int(every or 0) if is_whole else every, "relative": bool(data.get("relative", False))}
+
     def plain_values(self, schedule: schedule) -> tuple[Any, ...]:
         """Return its length, and whether it is aligned to the clock."""
         length = schedule.run_every
@@ -307,7 +314,7 @@ class IntervalKind(ScheduleKind[schedule]):
             return self.decode({"every": text})
         length = read_duration(text)
         if not length:
-            raise InvalidEntry(f"{PATH}.every", f"expected a duration above 0, got {quoted(text)}")
+            raise InvalidEntry(f"{PATH}.every", f"expected a duration of at least 1 microsecond, got {quoted(text)}")
         return schedule(length)
 
 

@@ -6,7 +6,7 @@ What a kind does not say is done by Celery's contract: the schedule is asked how
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -126,6 +126,10 @@ class ScheduleKind(Generic[S]):
             InvalidEntry: a field is wrong.
         """
         raise NotImplementedError
+
+    def comparable(self, data: Mapping[str, Any]) -> Any:
+        """Return a value of a stored form that is equal for what is read alike."""
+        return dict(data)
 
     def plain_values(self, schedule: S) -> tuple[Any, ...]:
         """Return the values that say all of a schedule of a plain kind."""

@@ -155,6 +155,12 @@ class ScheduleCodec:
         return (self._custom if kind.is_custom else kind).decode(fields)
 
 
+def comparable(stored: Any) -> Any:
+    """Return a value of a stored schedule that is equal for what is read alike; anything else unchanged."""
+    kind = kind_named(stored.get("__type__")) if isinstance(stored, Mapping) else None
+    return stored if kind is None else kind.comparable(stored)
+
+
 def _unknown(given: Any) -> InvalidEntry:
     """Return the error for what is no schedule, with how to make one of it if that is known."""
     advice = ""

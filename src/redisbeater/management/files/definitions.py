@@ -21,7 +21,7 @@ from redisbeater.model.options import OptionRules, decoded_options
 from redisbeater.model.passed_values import as_schedule, unknown_field
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.crontab_text import PATH
-from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
+from redisbeater.schedules.kinds import SCHEDULE_WORDS, comparable, kind_of
 from redisbeater.schedules.zones import moment_of, moment_text, read_zone
 from redisbeater.times import read_duration
 
@@ -78,7 +78,7 @@ def _words(schedule: BaseSchedule, stored: Mapping[str, Any], codec: ScheduleCod
     kind = kind_of(schedule)
     value = kind.text(schedule)
     with suppress(InvalidEntry):
-        if value is not None and codec.encode(schedule_of(kind.word, value, zone)) == stored:
+        if value is not None and comparable(codec.encode(schedule_of(kind.word, value, zone))) == comparable(stored):
             return {kind.word: value}
     return {"schedule": dict(stored)}
 

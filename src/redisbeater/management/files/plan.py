@@ -25,6 +25,7 @@ from redisbeater.model.fields import NULLABLE, shown_value
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import FINISHED, NEW, Meta, Score, changed_since, file_origin, file_owner
 from redisbeater.model.options import OptionRules
+from redisbeater.schedules.kinds import comparable
 from redisbeater.store import Snapshot, pages
 
 
@@ -408,4 +409,6 @@ def _comparable_text(data: Mapping[str, Any], name: str) -> str:
     value = data.get(name)
     if name == "enabled":
         value = True if value is None else value
+    if name == "schedule":
+        value = comparable(value)
     return json_text.canonical(value if value or value is False or value == 0 else None)
