@@ -94,7 +94,11 @@ _SPELLINGS = {
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
 #: As Python shows a timedelta.
 _TIMEDELTA = re.compile(r"(?:([0-9]+) days?, )?([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)")
+#: ``1M``: minutes to some, months to others, also in ISO 8601.
+_MONTHS_OR_MINUTES = re.compile(r"[0-9]\s*M(?![A-Za-z])")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+#: ``31 February 2027``, which is no distance.
+_DATE = re.compile(r"[0-9]+\.?\s*(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)")
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[t ][0-9:.]+\s*(?:z|[+-][0-9]{2}:?[0-9]{2})?)?")
 
@@ -111,6 +115,7 @@ def read_duration(text: str) -> timedelta:
         ValueError: it is none; the message names what is accepted.
     """
     words = text.strip().lower()
+    _refuse_months(text, DURATIONS)
     if _NUMBER.fullmatch(words):
         return _seconds(float(words), text)
     if found := _TIMEDELTA.fullmatch(words):
@@ -153,6 +158,7 @@ def read_moment(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False
         ValueError: it means no instant; the message names what is accepted.
     """
     words, accepted = " ".join(text.lower().split()), PAST_TIMES if is_past else TIMES
+    _refuse_months(text, accepted)
     try:
         found = _read_moment(words, now, zone, is_past)
         instant = None if found is None else found.astimezone(timezone.utc)
@@ -177,6 +183,11 @@ def _read_moment(words: str, now: datetime, zone: tzinfo, is_past: bool) -> date
     return local if local.tzinfo else local.replace(tzinfo=zone)
 
 
+def _refuse_months(text: str, accepted: str) -> None:
+    if _MONTHS_OR_MINUTES.search(text):
+        raise ValueError(f"{_refusal(text, accepted)}; M could mean months: write m for minutes")
+
+
 def _refusal(text: str, accepted: str) -> str:
     return f"{text!r}: expected {accepted}"
 
@@ -191,7 +202,7 @@ def _seconds(number: float, text: str) -> timedelta:
 def _read_offset(words: str, is_past: bool) -> timedelta | None:
     """Return the distance from now; None for what is none. A number without a unit might be anything."""
     distance = words.removeprefix("in ").removesuffix(" ago").lstrip("+-").strip()
-    if not _PART.match(distance):
+    if not _PART.match(distance) or _DATE.match(distance):
         return None
     is_negative = words.startswith("-") or words.endswith(" ago") or (is_past and distance == words)
     return -read_duration(distance) if is_negative else read_duration(distance)

@@ -136,10 +136,18 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
     [
         ((), "schedule: is missing; expected one of --every, --cron"),
         (("--every", "x"), "--every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
-        (("--every", "0"), "--every: expected a duration above 0, got '0'"),
+        (("--every", "0"), "--every: expected a duration of at least 1 microsecond, got '0'"),
         (("--every", "5", "--at", "now"), "--every, --at: expected only one of --every, --at"),
         (("--cron", "61 * * * *"), "--cron minute: '61' is out of range"),
         (("--at", "soon"), "--at: 'soon': expected a time such as"),
+        (
+            ("--at", "31 February 2027"),
+            "--at: '31 February 2027': expected a time such as 2026-11-23T09:00, 09:00, tom",
+        ),
+        (("--every", "1M"), "--every: '1M': expected a duration such as 90, 90s, 1h30m or 2d; M could mean months"),
+        (("--every", "0.0000001"), "--every: expected a duration of at least 1 microsecond, got '0.0000001'"),
+        ((*CRON, "--timezone", ""), "--timezone: unknown time zone ''; expected an IANA name such as"),
+        ((*CRON, "--timezone", "UTC+1"), "--timezone: unknown time zone 'UTC+1'; expected an IANA name such as"),
         (("--solar", "sunset"), "--solar: expected an event, latitude and longitude such as"),
         (("--solar", "sunzet,1,2"), "--solar: solar: "),
         (("--rrule", "FREQ=NEVER"), "--rrule: "),
@@ -153,7 +161,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         (("--every", "1h", "--end-at", "+2s"), "--end-at: "),
         ((*CRON, "--args", '"x"'), '--args: expected a JSON list, got \'"x"\'. For one argument write ["x"]'),
         ((*CRON, "--kwargs", "[1]"), "--kwargs: expected a JSON object, got '[1]'. Write an object, such as {"),
-        ((*CRON, "--grace", "0.1s"), "--grace: expected seconds or a timedelta, from 1 to"),
+        ((*CRON, "--grace", "0.1s"), "--grace: expected a duration from 1 s to"),
         ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
         (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 has passed, "),
         ((*CRON, "--json-file", "a.json"), "--json-file holds the whole definition; "),
@@ -167,6 +175,24 @@ def test_what_cannot_be_read_is_one_line_and_writes_nothing(
     assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
     assert result.stderr.startswith(f"Error: {error}")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_time_that_the_clocks_skip_is_named_with_what_counts_instead(
+    run: Callable[..., Result], store: ScheduleStore
+) -> None:
+    at, zone = "2027-03-28T02:30", ("--timezone", "Europe/Vienna")
+    once = run("create", "a", "shop.report", "--at", at, *zone)
+    bounds = run("create", "b", "shop.report", "--every", "1h", "--start-at", at, "--end-at", "2027-04-01T02:30", *zone)
+    moved = run("update", "b", "--end-at", "2028-03-26T02:15")
+    paused = run("disable", "b", "--until", at)
+
+    assert "once, on 28 March 2027 at 03:30, Europe/Vienna (for 02:30, which the clock skips)" in once.stdout
+    assert "moved from 02:30, which does not exist on 2027-03-28" in once.stdout
+    note = "02:30 does not exist on 2027-03-28 in Europe/Vienna, so 03:30 counts\n"
+    assert bounds.stderr.partition("Warning")[0] == f"Note: start_at: {note}"
+    assert moved.stderr == "Note: end_at: 02:15 does not exist on 2028-03-26 in Europe/Vienna, so 03:15 counts\n"
+    assert paused.stderr == f"Note: --until {note}"
+    assert str(store.get("b").disabled_until) == "2027-03-28 01:30:00+00:00"
 
 
 def test_an_entry_is_created_once(run: Callable[..., Result], store: ScheduleStore) -> None:

@@ -207,8 +207,7 @@ def test_an_unknown_zone_is_refused(zone: Any) -> None:
         ),
         pytest.param(
             "0 0 9 * * * 2026",
-            '$.schedule: expected 5 fields, or 6 with seconds in front, got 7 in "0 0 9 * * * 2026"; a cron text has '
-            'no year, as in "0 9 * * mon-fri" (minute, hour, day of month, month, day of week)',
+            "$.schedule: a cron text has no year, got '2026'; leave it out, and set end_at",
             id="seven-fields",
         ),
         pytest.param(
@@ -230,7 +229,21 @@ def test_a_field_that_cannot_be_read_is_quoted_with_the_way_to_write_it(text: st
     [
         pytest.param("", r"^\$.schedule: expected 5 fields, or 6 .* got 0 ", id="empty"),
         pytest.param("0 9 * *", r"^\$.schedule: expected 5 fields, or 6 .* got 4 ", id="four-fields"),
-        pytest.param("0 9 * * * 2026", r"^\$.schedule.day_of_week: '2026' is out of range", id="a-year"),
+        pytest.param(
+            "0 9 * * * 2026", r"^\$.schedule: a cron text has no year, got '2026'; leave it out, and", id="a-year"
+        ),
+        pytest.param("0 0 0 9 * * mon", r"^\$.schedule: expected 5 fields, or 6 .* got 7 in ", id="seven-fields"),
+        pytest.param(
+            "0 22 * * 1-5 America/Chicago",
+            r"^\$.schedule: a cron text has no zone, got 'America/Chicago'; .* of the entry: 'America/Chicago'",
+            id="a-zone-behind",
+        ),
+        pytest.param(
+            "CRON_TZ=UTC 0 5 * * *", r"^\$.schedule: a cron text has no zone.* entry: 'UTC'", id="a-zone-in-front"
+        ),
+        pytest.param("0 0 L-3W * *", r"^\$.schedule.day_of_month: cannot read 'L-3W' .*expected L, L-2", id="l-with-w"),
+        pytest.param("0 0 * * fri#L", r"cannot read 'fri#L' .*for the last one write 'friL'", id="the-last-by-number"),
+        pytest.param("0 0 * * L-5", r"cannot read 'L-5' .* write 'friL'", id="l-in-front"),
         pytest.param("@every 5m", r"^\$.schedule: unknown macro '@every 5m'; expected one of @yearly", id="macro"),
         pytest.param(None, r"^\$.schedule: expected a text such as .*, got None", id="none"),
         pytest.param(300, r"^\$.schedule: expected a text such as .*, got 300", id="number"),

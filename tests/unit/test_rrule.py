@@ -233,7 +233,7 @@ def test_a_text_with_dates_has_no_parts() -> None:
         ("FREQ=DAILY;BYHOUR=1;BYHOUR=2", "^BYHOUR: is given twice; list the values: BYHOUR=1,2$"),
         ("FREQ=DAILY;UNTIL=20261301", "^UNTIL: month must be in 1..12, got '20261301'; expected a time such as"),
         ("FREQ=DAILY;RSCALE=CHINESE", "^RSCALE: unknown part of a rule; expected FREQ, INTERVAL"),
-        ("FREQ=DAILY;", "^RRULE: unknown part of a rule; expected FREQ"),
+        ("FREQ=DAILY;", "^RRULE: has a semicolon too many in 'FREQ=DAILY;'; leave it out"),
         ("DTSTART:20260101T090000Z", "^RRULE: is missing; expected a line such as RRULE:FREQ=MONTHLY"),
         ("DTSTART:2026-01-01\nRRULE:FREQ=DAILY", "^DTSTART: expected a time such as 20260101T090000, got '2026-01-01'"),
         ("DTSTART;TZID=Europe/Wien:20260101T090000\nRRULE:FREQ=DAILY", "^DTSTART: unknown time zone 'Europe/Wien'"),

@@ -156,7 +156,7 @@ def interval_problem(definition: Definition) -> str:
 
 
 def skipped_bounds(definition: Definition, default_zone: tzinfo, now: datetime) -> dict[str, str]:
-    """Return what the bounds of an entry that the clocks skip mean instead, by their fields; those to come."""
+    """Return the texts about bounds to come that the clocks skip, by their fields."""
     zone, found = definition.zone(default_zone), {}
     for field in ("start_at", "end_at", "disabled_until"):
         moment = getattr(definition, field)
@@ -176,7 +176,7 @@ def of_steps(definition: Definition) -> Iterator[Finding]:
 
 
 def warnings(definition: Definition) -> list[str]:
-    """Return what to warn of when an entry is imported: its schedule runs, but hardly as its author means."""
+    """Return the warnings about an imported schedule: it runs, but hardly as its author means."""
     steps = (step.warning for step in steps_of(definition.schedule) if step.is_above_range)
     return list(filter(None, (interval_problem(definition), *steps)))
 

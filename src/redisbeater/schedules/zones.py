@@ -54,6 +54,11 @@ _SIMILAR = 0.75
 #: Names that a message about a part of several has at most.
 _MOST_NAMES = 5
 
+#: A fixed offset, which is no zone: ``UTC+1``, ``GMT-05:00``, ``+02:00``.
+_OFFSET = re.compile(
+    r"(?:UTC|GMT)?\s*(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?", re.ASCII | re.IGNORECASE
+)
+
 #: The IANA has zones for these whole hours of offset: Etc/GMT-14 is 14 hours ahead of UTC.
 _OFFSET_HOURS = range(-12, 15)
 
@@ -112,7 +117,7 @@ def zone_meant(text: str, path: str) -> str:
         read_zone(text, path)
     except InvalidEntry:
         word = text.strip().replace(" ", "_").casefold()
-        names = [zone for zone in zone_names() if word in zone.casefold()]
+        names = [zone for zone in zone_names() if word and word in zone.casefold()]
         names = [zone for zone in names if zone.rpartition("/")[2].casefold() == word] or names
         if not names:
             raise
@@ -128,6 +133,10 @@ def _similar(name: Any) -> str:
     """Return ``; did you mean 'Europe/Vienna'?`` for a name with a mistake, or for a city without its region."""
     if not isinstance(name, str) or len(name) > _LONGEST_NAME:
         return ""
+    if fixed := _OFFSET.fullmatch(name.strip()):
+        hours = int(fixed["hours"]) * (-1 if fixed["sign"] == "+" else 1)  # Etc/GMT-1 is an hour ahead of UTC
+        is_known = fixed["minutes"] in (None, "00") and -hours in _OFFSET_HOURS
+        return f", or for {name.strip()} all year 'Etc/GMT{hours:+d}'" if is_known else ""
     word = name.strip().replace(" ", "_").casefold()
     cities = [zone for zone in zone_names() if zone.rpartition("/")[2].casefold() == word]
     return did_you_mean(name, cities or zone_names(), cutoff=0.0 if cities else _SIMILAR)
@@ -364,7 +373,7 @@ def is_in_gap(moment: datetime) -> bool:
 
 
 def skipped_text(moment: datetime) -> str:
-    """Return what a local time that the clock of its zone skips means instead; empty for one that exists."""
+    """Return the text about a local time that the clock of its zone skips; empty for one that exists."""
     if not is_in_gap(moment):
         return ""
     meant = in_zone(moment, timezone.utc).astimezone(moment.tzinfo)

@@ -76,6 +76,8 @@ def read_rule(text: str) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     for item in text.upper().split(";"):
         name, _, value = item.strip().partition("=")
+        if not item.strip():
+            raise ValueError(f"RRULE: has a semicolon too many in {quoted(text, 80)}; leave it out")
         if name not in _PARTS:
             raise ValueError(f"{shown(name or 'RRULE', 40)}: unknown part of a rule; expected {', '.join(_PARTS)}")
         if _PARTS[name] in parts:
