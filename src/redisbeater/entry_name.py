@@ -21,7 +21,7 @@ OWN_KEYS = (
 #: A name like this would be a key of a schedule whose prefix is longer.
 _OF_ANOTHER = re.compile(rf".*?::({'|'.join(OWN_KEYS)})(?::|$)", re.DOTALL)
 
-#: A name whose key is, or could be taken for, one of a schedule itself; the last words are of no key: messages, reports.
+#: The name of a key of a schedule itself; the last words are of messages and reports.
 _OWN = re.compile(rf":({'|'.join((*OWN_KEYS, 'static', 'several', 'absent'))})(?::|$)")
 
 #: What can be done about an entry whose name is longer, or begins with a colon: another program stored it.

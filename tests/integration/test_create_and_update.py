@@ -145,7 +145,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         (("--rrule", "FREQ=NEVER"), "--rrule: "),
         ((*CRON, "--timezone", "Europe/Wien"), "--timezone: unknown time zone 'Europe/Wien'"),
         ((*CRON, "--args", "{"), '--args: not valid JSON at line 1, column 2. Write a list, such as ["orders"]'),
-        ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
+        ((*CRON, "--args", "@/nowhere"), "--args /nowhere: cannot be read: No such file or directory"),
         ((*CRON, "--options", '{"quue": "x"}'), "--options quue: "),
         ((*CRON, "--max-runs", "many"), "--max-runs: expected a whole number, got 'many'"),
         ((*CRON, "--on-finish", "retain"), "--on-finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
@@ -542,4 +542,4 @@ def test_a_file_that_cannot_be_read_writes_nothing(
 def test_the_name_of_a_file_that_cannot_be_read_is_shown_with_escapes(run: Callable[..., Result]) -> None:
     result = run("create", "--json-file", "x\nroot: deleted\u202e")
 
-    assert result.stderr == "Error: --json-file x\\x0aroot: deleted\\u202e: No such file or directory\n"
+    assert result.stderr == "Error: --json-file x\\x0aroot: deleted\\u202e: cannot be read: No such file or directory\n"

@@ -517,6 +517,18 @@ def test_an_export_is_its_owners_alone_from_the_first_byte(
     assert modes == [True, 0o600]
 
 
+def test_an_export_replaces_a_file_on_a_system_without_modes(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "backup.json").touch()
+    monkeypatch.delattr(os, "fchmod")  # as on Windows
+    monkeypatch.setattr(os, "supports_fd", os.supports_fd - {os.chmod})
+
+    assert run("export", "-o", str(tmp_path / "backup.json")).exit_code == 0
+
+    assert json.loads((tmp_path / "backup.json").read_text())["entries"] == {}
+
+
 @pytest.mark.parametrize("target", ["a file", "nothing"])
 def test_an_export_follows_no_link(
     run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, target: str

@@ -33,7 +33,7 @@ from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.files.definitions import words_of
-from redisbeater.management.files.export import Export, decoded
+from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.lint_rules import RULES
 from redisbeater.management.schedule_store import ScheduleStore
@@ -236,9 +236,7 @@ def read_export(file: str) -> Export:
         InvalidEntry: it cannot be read; the message names the place.
         BadInput: the standard input is closed.
     """
-    if file != "-":
-        return Export.read(file)
-    return Export.from_text(decoded(standard_input().read(), "standard input"), "standard input")
+    return Export.read(file) if file != "-" else Export.read(standard_input(), "standard input")
 
 
 def _replace(file: Path, text: str) -> None:
@@ -259,8 +257,8 @@ def _replace(file: Path, text: str) -> None:
     descriptor, beside = mkstemp(prefix=f".{file.name[:50]}.", suffix=".tmp", dir=file.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            if file.exists():
-                os.fchmod(descriptor, file.stat().st_mode & OWNER_ONLY)
+            if file.exists() and os.chmod in os.supports_fd:  # Windows has no such modes
+                os.chmod(descriptor, file.stat().st_mode & OWNER_ONLY)
             opened.write(text)
         os.replace(beside, file)
     except BaseException:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,6 +47,7 @@ from redisbeater.management.entry_words import (
     default_of,
     fields_of_entry,
 )
+from redisbeater.management.files.reading import read_text
 from redisbeater.management.lint_rules import interval_problem
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.fields import (
@@ -185,15 +184,9 @@ def read_at(path: str, option: str) -> str:
         BadInput: it cannot be read, or is too long.
     """
     try:
-        with nullcontext(standard_input()) if path == "-" else Path(path).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise BadInput(f"{option} {shown(path)}: has more than {MOST_BYTES:,} bytes")
-        return content.decode()
-    except OSError as exc:
-        raise BadInput(f"{option} {shown(path)}: {exc.strerror}") from exc
-    except UnicodeDecodeError as exc:
-        raise BadInput(f"{option} {shown(path)}: is no UTF-8 text: {exc}") from exc
+        return read_text(standard_input() if path == "-" else path, MOST_BYTES)
+    except ValueError as exc:
+        raise BadInput(f"{option} {shown(path)}: {exc}") from exc
 
 
 #: A time that has passed by less is ``now``.

@@ -27,7 +27,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.display import quoted
-from redisbeater.entry_name import check_name
+from redisbeater.entry_name import check_name, is_unreserved
 from redisbeater.exceptions import (
     FormatTooNew,
     InvalidEntry,
@@ -452,8 +452,8 @@ class RedisSchedule:
         names = reply["names"] or []
         snapshots = self._snapshots(reply, names)
         return SchedulePage(
-            snapshots=snapshots,
-            unread=names[len(snapshots) :],
+            snapshots=[each for each in snapshots if is_unreserved(each.name)],
+            unread=list(filter(is_unreserved, names[len(snapshots) :])),
             end=reply.get("end"),
             total=int(reply["total"]),
             reports=int(reply["reports"]),

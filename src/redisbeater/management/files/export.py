@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.management.files.reading import begins_json, place_after, read_text
 from redisbeater.model.json_text import MAX_DEPTH, check_value, unique
 from redisbeater.redaction import redacted
 from redisbeater.store import pages
@@ -27,26 +28,13 @@ PIECE = 250
 _INSTALL = "YAML needs PyYAML: pip install 'redisbeater[yaml]', or write the file as JSON"
 
 
-def decoded(content: bytes, file: str) -> str:
-    """Return the text of the bytes of a file.
-
-    Raises:
-        InvalidEntry: they are not UTF-8.
-    """
-    try:
-        return content.decode()
-    except UnicodeDecodeError as exc:
-        place = _place(content[: exc.start].decode())
-        raise InvalidEntry(file, f"is no UTF-8 text: the byte {content[exc.start]:#04x}, {place}") from exc
-
-
 def parse(text: str, file: str) -> Any:
     """Return the value of a text; one that begins with a brace is JSON, any other YAML.
 
     Raises:
         InvalidEntry: it is neither, it is too large or nested too deeply, or it has a key twice.
     """
-    is_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    is_json = begins_json(text)
     most = MOST_JSON_BYTES if is_json else MOST_YAML_BYTES
     if len(text) > most:
         raise InvalidEntry(file, f"has {len(text):,} characters; at most {most:,} are read")
@@ -71,11 +59,6 @@ def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable
     if len(text) > MOST_YAML_BYTES:
         raise InvalidEntry("YAML", f"has {len(text):,} characters; at most {MOST_YAML_BYTES:,} are read: write JSON")
     return text
-
-
-def _place(before: str) -> str:
-    """Return the line and the column of what follows a text."""
-    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
 def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
@@ -108,7 +91,7 @@ def _parse_yaml(text: str) -> Any:
         loader = _loader(yaml)(text)
         return loader.get_single_data()
     except yaml.reader.ReaderError as exc:
-        raise ValueError(f"{exc.reason}, U+{exc.character:04X}, {_place(text[: exc.position])}") from exc
+        raise ValueError(f"{exc.reason}, U+{exc.character:04X}, {place_after(text[: exc.position])}") from exc
     except (yaml.YAMLError, ValueError) as exc:  # its scanner lets chr() and int() refuse what is too large for them
         mark, problem = getattr(exc, "problem_mark", None) or loader.get_mark(), getattr(exc, "problem", None) or exc
         raise ValueError(f"{problem}, line {mark.line + 1}, column {mark.column + 1}") from exc
@@ -221,17 +204,18 @@ class Export:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: str | Path) -> Export:
-        """Read a file.
+    def read(cls, path: str | Path | BinaryIO, name: str = "") -> Export:
+        """Read a file, or what is open and read as bytes; ``name`` is what errors call it.
 
         Raises:
             InvalidEntry: it cannot be read; the message names the place.
         """
+        name = name or str(path)
         try:
-            content = Path(path).read_bytes()
-        except OSError as exc:
-            raise InvalidEntry(_label(str(path)), f"cannot be read: {exc}") from exc
-        return cls.from_text(decoded(content, _label(str(path))), str(path))
+            text = read_text(path, MOST_YAML_BYTES, MOST_JSON_BYTES)
+        except ValueError as exc:
+            raise InvalidEntry(_label(name), str(exc)) from exc
+        return cls.from_text(text, name)
 
     @classmethod
     def from_text(cls, text: str, file: str = "file") -> Export:
