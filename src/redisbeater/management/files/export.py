@@ -196,12 +196,14 @@ class Export:
         owner: whose the entries are; empty: no owner is named.
         schedule_id: of a backup, the identity of the schedule, which decides the ids of its runs.
         left_out: entries that cannot be read, and why.
+        statics: static entries, which only a backup has, and the applications whose code declares them.
     """
 
     entries: Mapping[str, FileEntry]
     owner: str = ""
     schedule_id: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    statics: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path | BinaryIO, name: str = "") -> Export:
