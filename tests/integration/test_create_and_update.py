@@ -390,7 +390,7 @@ def test_a_grace_without_an_end_is_a_change(run: Callable[..., Result], store: S
         ((), "nothing to change; "),
         (("--unset", "quue"), "--unset quue: is not a field that can be unset; did you mean 'queue'?"),
         (("--unset", "schedule"), "--unset schedule: cannot be unset; "),
-        (("--unset", "queue", "--queue", "q"), "--unset queue: is set at once"),
+        (("--unset", "queue", "--queue", "q"), "--unset queue: --queue sets it; pass only one of the two"),
         (("--priority", "high"), "--priority: expected a whole number, got 'high'"),
         (("--jitter", "-1"), "--jitter: '-1': expected a duration such as"),
     ],
@@ -413,7 +413,7 @@ def test_all_that_is_wrong_is_printed_at_once(run: Callable[..., Result], store:
     assert (result.exit_code, store.count()) == (2, 0)
     assert [line.partition(":")[::2] for line in result.stderr.splitlines()] == [
         ("Error", ' --args: not valid JSON. Write a list, such as ["orders"]'),
-        ("Error", " --max-runs: expected a whole number of runs, at least 1, or None, got 0"),
+        ("Error", " --max-runs: expected a whole number of runs, at least 1, got 0"),
         ("Error", " --every: 'often': expected a duration such as 90, 90s, 1h30m or 2d"),
     ]
 

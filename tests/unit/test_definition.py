@@ -318,9 +318,9 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
         ),
         pytest.param({"max_runs": 0}, r"^\$.max_runs: expected a whole number of runs, at least 1", id="max-runs"),
         pytest.param({"on_finish": "stop"}, r"^\$.on_finish: expected one of 'keep'", id="on-finish"),
-        pytest.param({"misfire_grace_time": 0}, r"^\$.misfire_grace_time: .*from 1 to 1000 years, got 0", id="grace"),
+        pytest.param({"misfire_grace_time": 0}, r"^\$.misfire_grace_time: .*from 1 s to 1000 years, got 0", id="grace"),
         pytest.param({"coalesce": None}, r"^\$.coalesce: expected one of 'latest'", id="coalesce"),
-        pytest.param({"jitter": -1}, r"^\$.jitter: .*from 0 to 1000 years, got -1", id="jitter"),
+        pytest.param({"jitter": -1}, r"^\$.jitter: .*from 0 s to 1000 years, got -1", id="jitter"),
         pytest.param({"description": None}, r"^\$.description: expected a text, got None", id="description"),
     ],
 )

@@ -14,6 +14,7 @@ from redisbeater.cli.group import (
     DURATION,
     MOMENT,
     WATCH,
+    BadInput,
     Moment,
     Times,
     as_json,
@@ -208,6 +209,8 @@ def health(
       celery -A proj redisbeater health --strict --max-failed 3
       celery -A proj redisbeater health --require any --strict --json
     """
+    if not timeout:
+        raise BadInput("--timeout: expected a duration above 0, got 0")
     found = ScheduleStore(app).health(
         max_late,
         require,

@@ -251,7 +251,7 @@ def _from_file(
 
 
 def _from_options(store: OperatorStore, name: str | None, task: str | None, words: EntryWords) -> RedisScheduleEntry:
-    if not name or not task:
+    if name is None or task is None:
         raise BadInput("expected NAME and TASK, or --json-file FILE")
     return store.draft(name, task, words)
 
@@ -369,7 +369,7 @@ def update(
         except InvalidEntry as exc:
             raise BadInput(f"--unset {shown(word)}: {exc.problem}") from exc
         if field in fields or field in task_options:
-            raise BadInput(f"--unset {shown(word)}: is set at once")
+            raise BadInput(f"--unset {shown(word)}: --{shown(word)} sets it; pass only one of the two")
         (task_options if value is None and field in OPTION_WORDS else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")

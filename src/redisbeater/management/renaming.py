@@ -51,7 +51,8 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
             announce([new], "renamed", by=author.by, fields=["name"], renamed_from=name)
             return load(context, new)
         if outcome == "EXISTS":
-            raise EntryExists(new, "choose another name, or delete that entry first")
+            fix = "choose another name, or delete that entry first"
+            raise EntryExists(new, "it is the entry to be renamed; choose another name" if new == name else fix)
         if outcome == "NOT_OURS":
             raise context.redis.not_ours(new)
         if outcome == "ABSENT":

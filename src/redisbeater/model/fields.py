@@ -124,7 +124,7 @@ class Duration(FieldKind):
         if isinstance(value, timedelta):
             value = value.total_seconds()
         if not is_seconds(value, self.least):
-            expected = f"seconds or a timedelta, from {self.least:g} to 1000 years"
+            expected = f"seconds or a timedelta, from {self.least:g} s to 1000 years"
             raise InvalidEntry(path, f"expected {expected}, got {quoted(value)}")
         return value
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
+from redisbeater.display import MARKS, did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.management.files.reading import begins_json, place_after, read_text
 from redisbeater.model.json_text import MAX_DEPTH, check_value, unique
@@ -54,18 +55,27 @@ def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable
         InvalidEntry: it is too large to be read as YAML.
     """
     if not as_yaml:
-        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    text = "".join(_yaml_parts(data, progress or (lambda count: None)))
+        return _escaped(json.dumps(data, indent=2, ensure_ascii=False)) + "\n"
+    text = _escaped("".join(_yaml_parts(data, progress or (lambda count: None))))
     if len(text) > MOST_YAML_BYTES:
         raise InvalidEntry("YAML", f"has {len(text):,} characters; at most {MOST_YAML_BYTES:,} are read: write JSON")
     return text
+
+
+def _escaped(text: str) -> str:
+    """Return JSON, or YAML in whose quoted texts alone they are, with escapes for characters that drive a terminal."""
+    return _MARK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_MARK = re.compile(f"[{MARKS}]")
 
 
 def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
     """Yield an object as YAML, a page of each of its objects at a time; libyaml, where it is there, is much faster."""
     yaml = _yaml()
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    dumper = type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})  # our loader refuses them
+    dumper: Any = type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})  # our loader refuses them
+    dumper.add_representer(str, _represent_text)
     dump = partial(yaml.dump, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
     for key, value in data.items():
         if not isinstance(value, dict) or not value:
@@ -75,6 +85,11 @@ def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Ite
             first, _, lines = dump({key: dict(page)}).partition("\n")
             yield lines if number else f"{first}\n{lines}"
             progress(number * PIECE + len(page))
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    style = '"' if not text.isascii() and _MARK.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _yaml() -> Any:
@@ -169,6 +184,9 @@ _KEYS = {
     "state": (dict,),
     "id": (str,),
 }
+
+
+_NAMES: Mapping[type, str] = {int: "a whole number", str: "a text", dict: "an object of names and values"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +327,7 @@ def _check(data: Any, file: str) -> None:
         if key not in _KEYS:
             raise InvalidEntry(f"{file}: {shown(key, 60)}", f"is not a part of a file{did_you_mean(key, _KEYS)}")
         if not isinstance(value, _KEYS[key]) and not (value is None and key == "defaults"):
-            raise InvalidEntry(f"{file}: {key}", f"expected {_KEYS[key][0].__name__}, got {quoted(value)}")
+            raise InvalidEntry(f"{file}: {key}", f"expected {_NAMES[_KEYS[key][0]]}, got {quoted(value)}")
         if key not in ("defaults", "entries"):  # their fields are checked one by one
             check_value(value, f"{file}: {key}")
     if data.get("redisbeater") is not None and data["redisbeater"] != FORMAT:
