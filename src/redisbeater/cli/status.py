@@ -83,6 +83,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "standby", f"{beat.name}{_application(beat, found)} (seen {_seconds(view, beat)} ago)"
         if text := beat.rules_words(found.leader_name):
             yield "zones", f"zone-rules-differ: {text}"
+    for beat in found.unseen:
+        yield "not seen", f"{beat.name}{_application(beat, found)} for {_seconds(view, beat)}"
     yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
     states = f"broken {found.broken:,}, not sent {found.failing:,}"
     if found.leaders:

@@ -31,6 +31,9 @@ LATE = timedelta(seconds=60)
 #: So many runs can be sent before it is odd that no worker has reported one.
 UNREPORTED = 20
 
+#: A beat writes what it does every five seconds: one that has not for longer cannot be relied on.
+LONGEST_SILENCE = timedelta(seconds=15)
+
 #: Runs that are counted; with more, the numbers are the least that there can be.
 MOST_RUNS = 20_000
 
@@ -260,7 +263,16 @@ class Status:
 
     @property
     def standbys(self) -> list[BeatLine]:
-        """The lines of the other beats."""
+        """The lines of the other beats that were seen within 15 seconds: they can take over."""
+        return [beat for beat in self._others if self.now - beat.last_pass <= LONGEST_SILENCE]
+
+    @property
+    def unseen(self) -> list[BeatLine]:
+        """The lines of the others that were not: they hang, or have ended without a word."""
+        return [beat for beat in self._others if self.now - beat.last_pass > LONGEST_SILENCE]
+
+    @property
+    def _others(self) -> list[BeatLine]:
         leaders = self.leaders
         return [beat for beat in self.beats if beat not in leaders]
 
