@@ -23,9 +23,9 @@ local function settle(member, report, entry)
   end
   local name = string.sub(entry, #schedule - 8) -- the key of the schedule is the prefix and ':schedule'
   if is_name(name) then return 'KEPT' end
-  local score = math.abs(tonumber(redis.call('ZSCORE', schedule, member) or 0))
+  local score = redis.call('ZSCORE', schedule, member) or redis.call('ZSCORE', schedule, entry) -- again: it is there
   redis.call('ZREM', schedule, member)
-  redis.call('ZADD', schedule, string.format('-%.6f', math.max(score, 1)), entry)
+  redis.call('ZADD', schedule, string.format('-%.6f', math.max(math.abs(score or 0), 1)), entry)
   try('HSET', broken, name, report)
   return 'QUARANTINED'
 end
