@@ -47,7 +47,7 @@ class LastHour(SentCounts["int | None"]):
         sent (int | None): how many runs were sent. The numbers of runs are None where runs are not recorded.
         success, failure, lost, ...: what became of these, by the state that is their end.
         active: how many of these have not ended.
-        late: how many of these were sent a minute or more after their fire time.
+        late: how many of these were sent a minute or more after they were due.
         skipped: how many fire times of this hour were skipped, for whatever reason.
         is_at_least: whether there were more than is kept, or were counted.
     """
