@@ -14,6 +14,7 @@ from redisbeater.config.values import PREFIX
 
 project = "redisbeater"
 author = "the redisbeater authors"
+copyright = f"2026, {author}"
 version = release = redisbeater.__version__
 html_title = f"redisbeater {release}"
 html_theme = "furo"

@@ -58,6 +58,14 @@ CLAIM = (
         first=("integration/test_scheduler.py",),
     ),
     Mutant(
+        name="misnamed-entries-are-removed",
+        path="store/lua/remove_members.lua",
+        old="  if not entry then\n",
+        new="  if not entry or not is_name(string.sub(entry, #schedule - 8)) then\n",
+        harm="An entry of RedBeat whose name begins with a colon is gone from RedBeat's schedule, too.",
+        first=("integration/test_hostile_data.py",),
+    ),
+    Mutant(
         name="claim-forgets-the-fire-time",
         path="store/lua/claim.lua",
         old="if not is_later_look(score, entry) then",

@@ -28,9 +28,12 @@ MOST_ITEMS = 1_000
 #: Lists and objects inside one another that JSON shows; a stored definition may have a hundred, below two of ours.
 MOST_LEVELS = 110
 
-#: What must not be in a name: control characters (C0, DEL, C1), separators of lines and paragraphs, and the marks that
-#: change the direction of text. They forge log lines, drive terminals and make one name look like another.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: What drives terminals, besides the control characters that JSON escapes: DEL, C1, separators of lines and paragraphs,
+#: and the marks that change the direction of text. A part of a regular expression.
+MARKS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+
+#: What must not be in a name: these and C0. They forge log lines, and make one name look like another.
+_UNSAFE = re.compile(f"[\x00-\x1f{MARKS}]")
 
 
 def unsafe_character(text: str) -> str | None:

@@ -21,25 +21,32 @@ OWN_KEYS = (
 #: A name like this would be a key of a schedule whose prefix is longer.
 _OF_ANOTHER = re.compile(rf".*?::({'|'.join(OWN_KEYS)})(?::|$)", re.DOTALL)
 
-#: What can be done about an entry whose name is longer: another program stored it.
+#: The name of a key of a schedule itself; the last words are of messages and reports.
+_OWN = re.compile(rf":({'|'.join((*OWN_KEYS, 'static', 'several', 'absent'))})(?::|$)")
+
+#: What can be done about an entry whose name is longer, or begins with a colon: another program stored it.
 WHAT_REMAINS = "; an entry of that name does not run, but can be disabled, deleted and renamed"
 
 
 def is_unreserved(name: Any) -> bool:
-    """Tell whether an entry can have this name without its key being one of redisbeater's own."""
-    return isinstance(name, str) and bool(name) and not name.startswith(":")
+    """Tell whether a program may have stored an entry of this name: its key is none of redisbeater's own."""
+    return isinstance(name, str) and bool(name) and not (name.startswith(":") and _OWN.match(name))
 
 
 def is_name(name: str) -> bool:
     """Tell whether an entry can have this name: other members and keys are not ours to read."""
-    return is_unreserved(name) and len(name.encode("utf-8", "surrogateescape")) <= MAX_NAME_BYTES
+    return (
+        is_unreserved(name)
+        and not name.startswith(":")
+        and len(name.encode("utf-8", "surrogateescape")) <= MAX_NAME_BYTES
+    )
 
 
 def check_unreserved(name: Any) -> str:
     """Return a name whose key is none of redisbeater's own.
 
     Raises:
-        InvalidEntry: it is empty, not text, or starts with ``:`` like the keys of redisbeater.
+        InvalidEntry: it is empty, not text, or that of a key of redisbeater, such as ``:lock``.
     """
     if is_unreserved(name):
         return name
@@ -48,16 +55,21 @@ def check_unreserved(name: Any) -> str:
         raise InvalidEntry("$.name", f"expected a str, got {kind}{quoted(name)}")
     if not name:
         raise InvalidEntry("$.name", "expected a text that is not empty, got ''")
-    raise InvalidEntry("$.name", f"{quoted(name)} starts with ':', which is reserved for redisbeater's own keys")
+    raise InvalidEntry("$.name", _reserved(name))
+
+
+def _reserved(name: str) -> str:
+    return f"{quoted(name, 60)} starts with ':', which is reserved for redisbeater's own keys"
 
 
 def check_name(name: Any, advice: str = WHAT_REMAINS) -> str:
-    """Return the name of an entry, if it can be one; ``advice`` is added to an error about its length.
+    """Return the name of an entry, if it can be one; ``advice`` is added to an error about its colon or its length.
 
     Raises:
-        InvalidEntry: as for :func:`check_unreserved`, or it is too long or not valid unicode.
+        InvalidEntry: as for :func:`check_unreserved`, or it begins with a colon, is too long or not valid unicode.
     """
-    check_unreserved(name)
+    if check_unreserved(name).startswith(":"):
+        raise InvalidEntry("$.name", f"{_reserved(name)}{advice}")
     size = _size(name, "strict")
     if size > MAX_NAME_BYTES:
         raise InvalidEntry("$.name", f"expected at most {MAX_NAME_BYTES} bytes, got {size}: {name[:40]!r}...{advice}")

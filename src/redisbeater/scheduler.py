@@ -22,7 +22,7 @@ from redisbeater.beat.process import (
     complete_next_line,
     print_wrong_setting_briefly,
 )
-from redisbeater.beat.repair import check_eviction, report_removed
+from redisbeater.beat.repair import check_eviction, report_members
 from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
@@ -283,8 +283,8 @@ class RedisScheduler(Scheduler):
             beat.pausing.ended()
         beat.heartbeat.claimed(claim.now, claim.entries)
         beat.clock.observe(claim.now, asked_at=claim.asked_at)
-        if claim.removed:
-            report_removed(claim, self._context.redis.keys)
+        if claim.removed or claim.misnamed:
+            report_members(claim, self._context.redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error(
                 "Redis lost the schedule, or a backup was restored: storing static entries again; see redisbeater list"

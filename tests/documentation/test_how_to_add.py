@@ -87,7 +87,7 @@ EFFECTS = {
         """
         3 True
         None
-        Error: --weight: expected a whole number, at least 1, or None, got 0
+        Error: --weight: expected a whole number, at least 1, got 0
         """,
     ),
     "A state of a run": (

@@ -186,6 +186,80 @@ def test_the_entry_of_another_is_refused_unless_it_is_adopted(
     assert run("show", "report").stdout.splitlines()[0].rpartition(",")[0].endswith("enabled, file, shop")
 
 
+def test_an_export_leaves_out_static_entries_unless_it_is_a_backup(
+    shop: Celery, run: Callable[..., Result], store: ScheduleStore, make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    shop.conf.beat_schedule = {f"static {number}": {"task": "code", "schedule": 60.0} for number in range(7)}
+    make_scheduler(shop).tick()
+    store.create("dynamic", "shop.report", 60)
+
+    entries, backup = run("export"), run("export", "--state")
+
+    assert (entries.exit_code, list(json.loads(entries.stdout)["entries"])) == (0, ["dynamic"])
+    assert entries.stderr == (
+        "without 7 static entries of shop: static 0, static 1, static 2, static 3, static 4, ...; "
+        "the code declares them, and --state exports them, too\n"
+    )
+    assert store.export().statics == {f"static {number}": "shop" for number in range(7)}
+    assert (len(json.loads(backup.stdout)["entries"]), backup.stderr) == (8, "")
+    again = run("apply", "-", "--state", "--dry-run", input=backup.stdout)
+    assert words(again)[0] == "-: 8 as they are"
+
+
+@pytest.mark.parametrize("more", [[], ["--adopt"]], ids=["plain", "adopt"])
+def test_a_file_never_takes_over_static_entries(
+    shop: Celery,
+    run: Callable[..., Result],
+    store: ScheduleStore,
+    file: Callable[..., str],
+    make_scheduler: Callable[..., RedisScheduler],
+    more: list[str],
+) -> None:
+    shop.conf.beat_schedule = {name: {"task": "code", "schedule": 60.0} for name in ("a", "b")}
+    make_scheduler(shop).tick()
+    before = Context.of(shop).redis.contents.origins(["a", "b"])
+    name = file({each: {"task": "t", "every": 60} for each in ("a", "b", "new")})
+
+    refused = run("apply", name, *more)
+
+    fix = "leave it out of the file, or remove its declaration there, so that beat deletes the entry, and apply again"
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.splitlines() == [
+        f"Error: schedule.json: '{each}': $.name: is a static entry of application 'shop'; {fix}" for each in ("a", "b")
+    ]
+    assert (Context.of(shop).redis.contents.origins(["a", "b"]), store.count()) == (before, 2)
+
+
+def test_a_plan_names_the_entries_that_change_their_owner(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    run("apply", file({"of depot": {"task": "t", "every": 60}}, "b.json", owner="depot"))
+    entries = {"of depot": {"task": "t", "every": 60}}
+    for name in ("a", "b"):
+        store.create(name, "t", 60)
+        entries[name] = {"task": "t", "every": 60 if name == "a" else 90}
+    name = file(entries)
+
+    planned, as_json = run("apply", name, "--adopt", "--dry-run"), run("apply", name, "--adopt", "--check", "--json")
+    applied = run("apply", name, "--adopt")
+
+    lines = [line.rpartition("|next run")[0] or line for line in words(planned)]
+    assert lines[:-1] == [
+        "schedule.json, owner shop: 3 to change, 0 as they are; 3 change owner (2 dynamic, 1 depot)",
+        "  ~ of depot|owner  depot -> shop",
+        "  ~ a|owner  none -> shop",
+        "  ~ b|owner  none -> shop",
+        "|schedule  every 1m -> every 90",
+    ]
+    fields = [each["fields"][0] for each in json.loads(as_json.stdout)[0]["entries"]]
+    assert (as_json.exit_code, fields[:2]) == (
+        1,
+        [{"field": "owner", "before": "depot", "after": "shop"}, {"field": "owner", "before": None, "after": "shop"}],
+    )
+    assert applied.stdout.splitlines()[-1] == "0 created, 3 changed, 0 deleted"
+    assert words(run("apply", name, "--check"))[0] == "schedule.json, owner shop: 3 as they are"
+
+
 def test_an_entry_of_a_file_is_no_static_one(
     shop: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
@@ -515,6 +589,18 @@ def test_an_export_is_its_owners_alone_from_the_first_byte(
         is_watched = False
 
     assert modes == [True, 0o600]
+
+
+def test_an_export_replaces_a_file_on_a_system_without_modes(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "backup.json").touch()
+    monkeypatch.delattr(os, "fchmod")  # as on Windows
+    monkeypatch.setattr(os, "supports_fd", os.supports_fd - {os.chmod})
+
+    assert run("export", "-o", str(tmp_path / "backup.json")).exit_code == 0
+
+    assert json.loads((tmp_path / "backup.json").read_text())["entries"] == {}
 
 
 @pytest.mark.parametrize("target", ["a file", "nothing"])

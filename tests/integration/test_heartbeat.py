@@ -332,6 +332,24 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
     ]
 
 
+def test_a_beat_that_was_killed_is_no_standby(app: Celery, client: redis.Redis, prefix: str) -> None:
+    client.set(f"{prefix}:lock", "web1:4121:5f0c9a1e")
+    write(client, prefix, "web1:4121:5f0c9a1e")
+    write(client, prefix, "web2:977:aa", role="leader", last_pass=ago(client, 56))
+    write(client, prefix, "web3:978:bb", role="standby", last_pass=ago(client, 16))
+    write(client, prefix, "web4:979:cc", role="standby", last_pass=ago(client, 10))
+
+    lines = [line for line in run(app, "status").stdout.splitlines() if line.startswith(("standby", "not seen"))]
+
+    assert [re.sub(r"(\d+)\.\d s", r"\1 s", line) for line in lines] == [
+        "standby    web4:979 (seen 10 s ago)",
+        "not seen   web2:977 for 56 s",
+        "not seen   web3:978 for 16 s",
+    ]
+    status = ScheduleStore(app).status()
+    assert ([beat.name for beat in status.standbys], len(status.unseen), len(status.beats)) == (["web4:979"], 2, 4)
+
+
 def test_the_status_as_json_has_the_beats(
     scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str
 ) -> None:

@@ -222,17 +222,66 @@ def test_a_member_that_no_entry_can_have_is_removed_and_logged_once(
     assert len(line) < 500
 
 
-@pytest.mark.parametrize("member", ["x" * 513, ":broken"], ids=["long", "own"])
-def test_a_member_that_no_entry_can_have_is_removed_although_there_is_such_a_hash(
-    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, member: str
+@pytest.mark.parametrize("name", ["x" * 513, ":leading", ":several words", ""], ids=["long", "colon", "word", "empty"])
+@pytest.mark.parametrize("is_key", [True, False], ids=["key", "bare"])
+def test_an_entry_whose_name_none_can_have_stays_dormant_and_is_listed_as_broken(
+    app: Celery,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    is_key: bool,
 ) -> None:
     save_due(app, "good")
-    client.hset(prefix + member, "definition", DEFINITION)
-    put_member(client, prefix, member)
+    client.hset(prefix + name, "definition", DEFINITION)
+    put_member(client, prefix, prefix + name if is_key else name, 1700000000.25)
 
     assert names(run_due(make_scheduler(app))) == ["good"]
 
-    assert client.zscore(f"{prefix}:schedule", member) is None
+    assert client.zscore(f"{prefix}:schedule", prefix + name) == -1700000000.25
+    assert client.zcard(f"{prefix}:schedule") == 2
+    assert client.hget(prefix + name, "definition") == DEFINITION
+    assert list(ScheduleStore(app).broken()) == [name]
+    assert len(lines(caplog, "is broken, quarantined it: $.name: ")) == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 513, ":leading"], ids=["long", "colon"])
+@pytest.mark.parametrize("change", ["rename", "delete", "disable"])
+def test_an_entry_whose_name_none_can_have_can_be_put_right(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, name: str, change: str
+) -> None:
+    store = ScheduleStore(app)
+    client.hset(prefix + name, "definition", named(name, DEFINITION))
+    put_member(client, prefix, prefix + name)
+    scheduler = make_scheduler(app)
+    run_due(scheduler)
+
+    if change == "rename":
+        store.rename(name, "right")
+        assert store.get("right").task == "proj.work"
+        assert list(store.names()) == ["right"]
+        assert names(run_due(scheduler)) == ["right"]
+    elif change == "delete":
+        store.delete(name)
+        assert list(store.names()) == []
+    else:
+        store.disable(name)
+        with pytest.raises(InvalidEntry, match="an entry of that name does not run"):
+            store.enable(name)
+    assert list(store.broken()) == []
+
+
+def test_a_member_of_beats_own_is_removed_although_there_is_such_a_hash(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str
+) -> None:
+    save_due(app, "good")
+    client.hset(f"{prefix}:broken", "definition", DEFINITION)
+    put_member(client, prefix, ":broken")
+
+    assert names(run_due(make_scheduler(app))) == ["good"]
+
+    assert client.zscore(f"{prefix}:schedule", ":broken") is None
 
 
 def test_a_key_of_beats_own_is_never_claimed(app: Celery, client: redis.Redis, prefix: str) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +19,7 @@ import redis
 from celery import Celery
 from click.testing import CliRunner, Result
 from support.ports import free_port
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -70,6 +74,89 @@ def test_what_show_has_blanked_is_not_typed_back(run: Run, app: Celery, report: 
 
     assert (finished.exit_code, "--kwargs db_password: is blanked" in finished.stderr) == (2, True)
     assert ScheduleStore(app).get("report").kwargs == SECRET
+
+
+# Options and names
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ("create new t --every 60 --max-runs 0", "--max-runs: expected a whole number of runs, at least 1, got 0"),
+        (
+            "create new t --every 60 --deadline 0",
+            "--deadline: expected a duration such as 90s, from 1 s to 1000 years, got 0.0",
+        ),
+        ("create '' t --every 60", "NAME: expected a text that is not empty, got ''"),
+        (
+            "rename report report",
+            "an entry named 'report' exists in the schedule; it is the entry to be renamed; choose another name",
+        ),
+        ("update report --unset args --args [1]", "--unset args: --args sets it; pass only one of the two"),
+        ("health --timeout 0", "--timeout: expected a duration above 0, got 0"),
+        (
+            "list --state foo",
+            "--state: expected enabled, disabled, finished, broken, failing (not-sent), late, deleted, got 'foo'",
+        ),
+    ],
+)
+def test_an_error_is_in_words_of_the_command_line(
+    run: Run, report: RedisScheduleEntry, typed: str, problem: str
+) -> None:
+    finished = run(*shlex.split(typed))
+
+    assert (finished.exit_code, finished.stdout, finished.stderr) == (2, "", f"Error: {problem}\n")
+
+
+def test_a_disabling_until_a_time_that_has_passed_names_its_option(run: Run, report: RedisScheduleEntry) -> None:
+    finished = run("disable", "report", "--until", "2020-01-01")
+
+    assert finished.exit_code == 2
+    assert finished.stderr.startswith("Error: report: --until: expected a time to come, got 2020-01-01T00:00:00")
+
+
+@pytest.fixture
+def command_line(app: Celery, server: Server, prefix: str, tmp_path: Path) -> list[str]:
+    """The words of a real command line of a project with this schedule."""
+    settings = {"broker_url": server.url(), "redisbeater_redis_url": server.url(), "redisbeater_key_prefix": prefix}
+    source = f"from celery import Celery; app = Celery('proj'); app.conf.update({settings!r})"
+    (tmp_path / "proj.py").write_text(source)
+    return [sys.executable, "-m", "celery", "--workdir", str(tmp_path), "-A", "proj", "redisbeater"]
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_redis(command_line: list[str], app: Celery) -> None:
+    store = ScheduleStore(app)
+    for number in range(500):
+        store.create(f"entry {number:03} {'x' * 200}", "t", 60)
+
+    with subprocess.Popen([*command_line, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
+        assert listing.stdout is not None
+        listing.stdout.readline()
+        listing.stdout.close()
+        assert listing.stderr is not None
+        assert listing.stderr.read() == b""
+
+    assert listing.returncode == 141
+
+
+def test_a_name_in_another_encoding_than_that_of_the_locale_says_how_to_set_it(command_line: list[str]) -> None:
+    c_locale = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    for typed in (["create", "ünï", "t", "--every", "60"], ["show", "ünï"], ["history", "ünï"]):
+        finished = subprocess.run([*command_line, *typed], env=c_locale, capture_output=True, text=True)
+
+        assert finished.returncode == 2, finished.stderr
+        assert finished.stderr.endswith("; what is typed is read as ascii: set LC_ALL=C.UTF-8, or PYTHONUTF8=1\n")
+
+
+def test_tls_to_a_server_without_it_says_so(make_app: Callable[..., Celery], server: Server) -> None:
+    url = server.url().replace("redis://", "rediss://")
+    app = make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.5})
+
+    finished = CliRunner().invoke(redisbeater, ["list"], obj=SimpleNamespace(app=app))
+
+    assert finished.exit_code == 1
+    assert "(does it speak TLS on this port? If not, use redis:// in redisbeater_redis_url)" in finished.stderr
 
 
 # Keys of other programs

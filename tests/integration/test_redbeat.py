@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
+from click.testing import CliRunner
 from due import UTC, ago, now, save_due, stored
 from outbox import names, run_due
 from redbeat import RedBeatSchedulerEntry
@@ -19,6 +21,7 @@ from redbeat.schedules import rrule as redbeat_rrule
 from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, rrule
+from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.meta import Meta
@@ -92,6 +95,31 @@ def test_a_due_entry_of_redbeat_runs_and_its_history_goes_on(
     assert (ours.total_run_count, ours.last_run_at) == (8, run.fire_time)
     assert ours.due_at is not None
     assert now() < ours.due_at <= now() + HOUR
+
+
+@pytest.mark.parametrize("name", [":leading", "n" * 600], ids=["colon", "long"])
+def test_an_entry_whose_name_is_none_of_ours_waits_for_redbeat_or_for_another_name(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, name: str
+) -> None:
+    redbeat_entry(app, name, last_run_at=ago(hours=1)).save()
+    command_line, obj = CliRunner(), SimpleNamespace(app=app)
+
+    def said(*arguments: str) -> str:
+        return command_line.invoke(redisbeater, list(arguments), obj=obj).output
+
+    assert run_due(scheduler) == []
+
+    shown = [said("list"), said("lint"), said("broken")]
+    assert [name[:8] in text for text in shown] == [True, True, True]
+    assert "1 broken" in shown[0]
+    assert all("can be disabled, deleted and renamed" in text for text in shown[1:])
+    key = RedBeatSchedulerEntry(name, app=app).key
+    RedBeatSchedulerEntry.from_key(key, app=app).save()  # as an application does that goes back
+    assert list(seen_by_redbeat(app)) == [name]
+
+    run_due(scheduler)
+    assert "renamed to found" in said("rename", name, "found")
+    assert names(run_due(scheduler)) == ["found"]
 
 
 def test_the_last_run_that_redbeat_recorded_is_ours(app: Celery) -> None:

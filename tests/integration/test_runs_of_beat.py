@@ -16,6 +16,7 @@ from run_site import TRACKED, RunSite, execute
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE
+from redisbeater.management.runs.history import lateness
 from redisbeater.model.run import State
 
 #: Seconds of the lease of a run, longer than what lies between two fire times in most tests.
@@ -637,6 +638,24 @@ def test_of_runs_that_catch_up_each_follows_the_one_before(site: BeatSite) -> No
 
     assert [run.fire_time - first.fire_time for run in late] == [timedelta(seconds=each) for each in (120, 180, 240)]
     assert [window(run) for run in late] == [(run.fire_time.isoformat(), 1) for run in (first, *late[:2])]
+
+
+def test_a_run_counts_as_late_from_when_its_jitter_lets_it_be_due(site: BeatSite) -> None:
+    site.save(every=600.0, jitter=300)
+    sent = [run for _ in range(4) for run in site.after(600)]
+
+    runs = [run for each in sent if (run := site.runs.run(each.id)) is not None]
+
+    assert len(runs) >= 3
+    for run in runs:
+        assert run.fire_time is not None
+        assert run.due_at is not None
+        assert run.sent_at is not None
+        assert timedelta(0) < run.due_at - run.fire_time <= timedelta(seconds=300)
+        assert lateness(run) == run.sent_at - run.due_at
+    first = min(run.sent_at for run in runs if run.sent_at is not None)
+    counted = [site.runs.tally(first, timedelta(seconds=seconds), 1000).late for seconds in (0, 601)]
+    assert counted == [len(runs), 0]
 
 
 def test_a_run_that_is_sent_again_or_had_to_wait_stands_for_the_same_fire_times(site: BeatSite) -> None:

@@ -199,8 +199,14 @@ def _until(stream: Iterator[bytes], wanted: bytes) -> list[bytes]:
         (["--path", "schedule"], "such as /schedule"),
         (["--trusted", "10.0.0.0/8", "--no-auth"], "--auth-header"),
         (["--no-auth", "--token-file", "x"], "only one of"),
-        (["--token-file", "/nothing/there"], "Error: --token-file /nothing/there: No such file or directory"),
-        (["--basic-file", "/nothing/there"], "Error: --basic-file /nothing/there: No such file or directory"),
+        (
+            ["--token-file", "/nothing/there"],
+            "Error: --token-file /nothing/there: cannot be read: No such file",
+        ),
+        (
+            ["--basic-file", "/nothing/there"],
+            "Error: --basic-file /nothing/there: cannot be read: No such file",
+        ),
         (["--auth-header", "X-User", "--trusted", "proxy"], "Error: --trusted: 'proxy' does not appear to be"),
         (["--trusted-proxy", "proxy"], "Error: --trusted-proxy: 'proxy' does not appear to be"),
         (["--basic-file", "/dev/null"], "no name has a password"),

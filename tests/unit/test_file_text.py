@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from redisbeater import InvalidEntry
+from redisbeater.display import unsafe_character
 from redisbeater.management.files import export as text
 from redisbeater.management.files.export import Export, parse, render
 
@@ -71,7 +72,7 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]"
         ("redisbeater: 2\nentries: {}", "f: redisbeater: is format 2; this version reads 1"),
         ("entries: {}", "f: redisbeater: is missing; a file begins with redisbeater: 1"),
         ("redisbeater: 1\nenties: {}", "f: enties: is not a part of a file; did you mean 'entries'?"),
-        ("redisbeater: 1\nentries: []", "f: entries: expected dict, got []"),
+        ("redisbeater: 1\nentries: []", "f: entries: expected an object of names and values, got []"),
         ("redisbeater: 1\nowner: '   '\nentries: {}", "f: owner: expected a name of 1 to 100 characters"),
         ("just a text", "f: expected an object with redisbeater: 1 and entries, got 'just a text'"),
         ("", "f: expected an object with redisbeater: 1 and entries, got None"),
@@ -182,6 +183,22 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_does_no_harm() -> None:
     assert Export.from_text("\ufeff" + json.dumps({"redisbeater": 1, "entries": {}})).entries == {}
+
+
+@pytest.mark.parametrize("as_yaml", [False, True], ids=["json", "yaml"])
+def test_characters_that_drive_a_terminal_are_escaped_in_a_file_and_come_back(as_yaml: bool) -> None:
+    marks = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and unsafe_character(chr(code))]
+    odd = {
+        f"e {ord(mark):x} {mark} é": {"text": f"a{mark}: # {mark}", "mark": mark, "lines": "1\n 2\n"} for mark in marks
+    }
+    data = {"redisbeater": 1, "entries": odd}
+
+    written = render(data, as_yaml=as_yaml)
+
+    assert len(marks) > 70
+    assert [char for char in written if char != "\n" and not char.isprintable()] == []
+    assert "é" in written
+    assert parse(written, "f") == data
 
 
 def test_yaml_of_many_entries_is_written_in_pages_and_read_back() -> None:

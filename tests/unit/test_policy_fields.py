@@ -187,7 +187,7 @@ def test_fields_of_other_programs_are_ignored() -> None:
             pytest.param(
                 "misfire_grace_time",
                 value,
-                r"expected (seconds or a timedelta, from 1|a duration from 1 s) to 1000 years, got",
+                "expected seconds or a timedelta, from 1 s to 1000 years, got",
                 id=f"{value!r}",
             )
             for value in (0, 0.5, -1, True, "60", [], float("nan"), float("inf"), timedelta(0), timedelta(seconds=-5))
@@ -200,10 +200,7 @@ def test_fields_of_other_programs_are_ignored() -> None:
         ),
         *(
             pytest.param(
-                "jitter",
-                value,
-                r"expected (seconds or a timedelta, from 0|a duration from 0 s) to 1000 years, got",
-                id=f"jitter-{value!r}",
+                "jitter", value, "expected seconds or a timedelta, from 0 s to 1000 years, got", id=f"jitter-{value!r}"
             )
             for value in (-1, -0.001, True, None, "60", [], float("nan"), float("inf"), timedelta(seconds=-5))
         ),

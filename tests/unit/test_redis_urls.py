@@ -535,3 +535,15 @@ def test_the_error_of_a_wrong_tls_setting_does_not_show_it() -> None:
         config("rediss://a", redis_use_ssl=[("ssl_password", SECRET)])
 
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "where"),
+    [(" ", "", "in front of"), ("", "\n", "behind"), ("\n", " ", "in front of")],
+)
+def test_a_blank_around_a_url_is_named(before: str, after: str, where: str) -> None:
+    problem = f"^redisbeater_redis_url has a blank or an end of line {where} the URL: remove it$"
+    with pytest.raises(ImproperlyConfigured, match=problem) as caught:
+        RedisUrl.read("redisbeater_redis_url", f"{before}redis://:secret@localhost/0{after}")
+
+    assert "secret" not in str(caught.value)

@@ -15,7 +15,7 @@ from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import declared_entries
 from redisbeater.entry_name import is_name
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.policies import EvictionCheck
 from redisbeater.signals import entry_broken
 from redisbeater.store import Claim, RedisSchedule, Unscheduled
@@ -28,8 +28,8 @@ logger = get_logger(__name__)
 SHOWN_NAMES, SHOWN_CHARACTERS = 3, 60
 
 
-def report_removed(claim: Claim, keys: Keys) -> None:
-    """Log what a claim has removed: entries without a hash, and members that can be no entry's name."""
+def report_members(claim: Claim, keys: Keys) -> None:
+    """Log what a claim has removed, and report what it has quarantined: entries whose names no entry can have."""
     names = [keys.name(member) for member in claim.removed]
     missing = [name for name in names if is_name(name)]
     others = [name for name in names if not is_name(name)]
@@ -39,6 +39,17 @@ def report_removed(claim: Claim, keys: Keys) -> None:
         logger.warning("%d entries have no hash, removed them from the schedule: %s", len(missing), first_of(missing))
     if others:
         logger.warning("removed %d members from the schedule that no entry can have: %s", len(others), first_of(others))
+    for number, (name, reason) in enumerate(claim.misnamed.items()):
+        if number < LOGGED_ENTRIES:
+            extra = event("entry_broken", name=name, reason=reason)
+            logger.error("entry %r is broken, quarantined it: %s", name[:SHOWN_CHARACTERS], reason, extra=extra)
+        entry_broken.send(name, name=name, reason=reason)
+    if len(claim.misnamed) > LOGGED_ENTRIES:
+        logger.error(
+            "%d entries are broken, quarantined them; celery redisbeater broken lists all, the first are: %s",
+            len(claim.misnamed),
+            first_of(list(claim.misnamed)),
+        )
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +34,7 @@ from redisbeater.display import did_you_mean, printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.files.definitions import words_of
-from redisbeater.management.files.export import Export, decoded
+from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.lint_rules import RULES
 from redisbeater.management.schedule_store import ScheduleStore
@@ -54,11 +55,20 @@ def plan_lines(changes: Changes, title: str, view: View, context: Context) -> li
         f"{len(changes.of_kind(kind)):,} to {kind}" for kind in ("create", "change", "delete") if changes.of_kind(kind)
     ]
     same = len(changes.of_kind("keep"))
-    head = ", ".join([*counts, f"{same:,} as {'it is' if same == 1 else 'they are'}"])
+    head = ", ".join([*counts, f"{same:,} as {'it is' if same == 1 else 'they are'}"]) + _owners(changes)
     width = max([12, *(len(shown(each.name)) for each in changes.entries if each.kind != "keep" or each.overrides)])
     lines = (line for each in changes.entries for line in _change_lines(each, width, view, context))
     owner = f", owner {shown(changes.owner)}" if changes.owner else ""
     return [f"{title}{owner}: {head}", *lines]
+
+
+def _owners(changes: Changes) -> str:
+    """Return how many entries change their owner, and whose they are."""
+    owners = Counter(each.before for entry in changes.entries for each in entry.fields if each.path == "owner")
+    if not owners:
+        return ""
+    whose = [f"{count:,} {'dynamic' if owner is None else shown(owner)}" for owner, count in owners.most_common()]
+    return f"; {owners.total():,} change{'s' if owners.total() == 1 else ''} owner ({', '.join(whose)})"
 
 
 def forecast_line(forecast: Forecast) -> str:
@@ -156,6 +166,8 @@ def _difference(difference: FieldDifference, context: Context) -> str:
 
 def _value(path: str, value: Any, context: Context) -> str:
     value = redacted_field(path, value, context.config.redact)
+    if path == "owner":
+        return "none" if value is None else shown(value, MOST_VALUE)
     if value is None:
         return "the setting" if path in NULLABLE else "none"
     if path == "schedule" and isinstance(value, Mapping):
@@ -184,6 +196,9 @@ def _iso(moment: datetime | None) -> str | None:
 
 #: More entries than this that would be due at once are confirmed first.
 MOST_DUE_AT_ONCE = 100
+
+#: Names of static entries that export lists.
+MOST_NAMED = 5
 
 #: The mode of a file with the arguments of entries, among which may be secrets; a stricter one stays.
 OWNER_ONLY = 0o600
@@ -223,10 +238,19 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         except OSError as exc:
             raise BadInput(f"{shown(file)}: cannot be written: {exc.strerror}") from exc
         click.echo(f"{shown(file)}: {len(found.entries):,} {'entry' if len(found.entries) == 1 else 'entries'}")
+    if found.statics:
+        click.echo(f"{_statics(found.statics)}; the code declares them, and --state exports them, too", err=True)
     for name, reason in found.left_out.items():
         click.echo(f"Error: {shown(name)} is skipped, because it cannot be read: {shown(reason)}", err=True)
     if found.left_out:
         raise click.exceptions.Exit(1)
+
+
+def _statics(statics: Mapping[str, str]) -> str:
+    """Return which static entries are left out, by application and the first few by name."""
+    count = f"{len(statics):,} static {'entry' if len(statics) == 1 else 'entries'}"
+    names = [shown(name, 60) for name in list(statics)[:MOST_NAMED]] + ["..."] * (len(statics) > MOST_NAMED)
+    return f"without {count} of {', '.join(map(shown, sorted({*statics.values()})))}: {', '.join(names)}"
 
 
 def read_export(file: str) -> Export:
@@ -236,9 +260,7 @@ def read_export(file: str) -> Export:
         InvalidEntry: it cannot be read; the message names the place.
         BadInput: the standard input is closed.
     """
-    if file != "-":
-        return Export.read(file)
-    return Export.from_text(decoded(standard_input().read(), "standard input"), "standard input")
+    return Export.read(file) if file != "-" else Export.read(standard_input(), "standard input")
 
 
 def _replace(file: Path, text: str) -> None:
@@ -259,8 +281,8 @@ def _replace(file: Path, text: str) -> None:
     descriptor, beside = mkstemp(prefix=f".{file.name[:50]}.", suffix=".tmp", dir=file.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            if file.exists():
-                os.fchmod(descriptor, file.stat().st_mode & OWNER_ONLY)
+            if file.exists() and os.chmod in os.supports_fd:  # Windows has no such modes
+                os.chmod(descriptor, file.stat().st_mode & OWNER_ONLY)
             opened.write(text)
         os.replace(beside, file)
     except BaseException:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import errno
 import functools
 import io
 import json
+import os
 import re
 import shutil
 import sys
@@ -132,7 +134,10 @@ RUNS = click.argument("run_ids", nargs=-1, metavar="ID...", shell_complete=_comp
 #: The exit code after Ctrl-C.
 INTERRUPTED = 130
 
-#: The errors of an output that takes no more, such as that of a full disk; click ends quietly when nobody reads on.
+#: The exit code where nobody reads the output to its end, such as ``head``: that of programs which SIGPIPE ends.
+UNREAD = 141
+
+#: The errors of an output that takes no more, such as that of a full disk.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 #: Characters of an error: one about a setting may list them all.
@@ -167,7 +172,8 @@ def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Pass the app to a command, and print its errors in one line.
 
-    Exit code 2: bad input; 1: Redis failed, a run is active, or the output cannot be written; 130: interrupted.
+    Exit code 2: bad input; 1: Redis failed, a run is active, or the output cannot be written; 130: interrupted; 141:
+    nobody reads the output to its end.
     """
 
     @click.pass_context
@@ -179,6 +185,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except RedisBeaterError as exc:
             kind = click.ClickException if isinstance(exc, (StoreError, RunActive)) else BadInput
             raise kind(_with_address(ctx.obj.app, exc)) from exc
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in it can go nowhere
+            raise click.exceptions.Exit(UNREAD) from None
         except OSError as exc:
             if exc.errno not in UNWRITABLE:
                 raise
@@ -211,6 +220,9 @@ _ADVICE = {
     "update() changes it, upsert() creates or changes it": "update changes it, create --if-missing keeps it unchanged",
 }
 
+#: What errors call values that programs pass, and what is typed on a command line.
+_WORDS = {", or None, got": ", got", "expected seconds or a timedelta, from": "expected a duration such as 90s, from"}
+
 
 def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error, in words of the command line.
@@ -219,6 +231,11 @@ def error_text(app: Celery, error: Exception) -> str:
     deleted, or the nearest name that there is.
     """
     text = "\nError: ".join(shown(_as_typed(each), MOST_ERROR) for each in (error, *getattr(error, "others", ())))
+    for of_programs, of_commands in _WORDS.items():
+        text = text.replace(of_programs, of_commands)
+    encoding = codecs.lookup(sys.getfilesystemencoding()).name
+    if encoding != "utf-8" and ("is not valid unicode" in text or "\\udc" in text):
+        text = f"{text}; what is typed is read as {encoding}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1"
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
         store = OperatorStore(app)
         if error.args[0] in store.deleted():
@@ -251,6 +268,7 @@ def _as_typed(error: Exception) -> str:
     if head in ("schedule", "options") and place in passed:
         head, place = place, ""
     words = SCHEDULE_WORDS if head == "schedule" else (FIELDS[head].word if head in FIELDS else head, f"{head}s")
+    words = (*words, "until") if head == "disabled_until" else words  # the option of disable
     if given := ", ".join(passed[word] for word in words if word in passed):
         return f"{given}{place and f' {place}'}: {error.problem}"
     is_typed = context.command.name == "create" and "json_file" not in passed  # nothing else can be wrong

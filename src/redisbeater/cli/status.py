@@ -14,6 +14,7 @@ from redisbeater.cli.group import (
     DURATION,
     MOMENT,
     WATCH,
+    BadInput,
     Moment,
     Times,
     as_json,
@@ -82,6 +83,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "standby", f"{beat.name}{_application(beat, found)} (seen {_seconds(view, beat)} ago)"
         if text := beat.rules_words(found.leader_name):
             yield "zones", f"zone-rules-differ: {text}"
+    for beat in found.unseen:
+        yield "not seen", f"{beat.name}{_application(beat, found)} for {_seconds(view, beat)}"
     yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
     states = f"broken {found.broken:,}, not sent {found.failing:,}"
     if found.leaders:
@@ -208,6 +211,8 @@ def health(
       celery -A proj redisbeater health --strict --max-failed 3
       celery -A proj redisbeater health --require any --strict --json
     """
+    if not timeout:
+        raise BadInput("--timeout: expected a duration above 0, got 0")
     found = ScheduleStore(app).health(
         max_late,
         require,

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,6 +47,7 @@ from redisbeater.management.entry_words import (
     default_of,
     fields_of_entry,
 )
+from redisbeater.management.files.reading import read_text
 from redisbeater.management.lint_rules import interval_problem, skipped_bounds
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.fields import (
@@ -185,15 +184,9 @@ def read_at(path: str, option: str) -> str:
         BadInput: it cannot be read, or is too long.
     """
     try:
-        with nullcontext(standard_input()) if path == "-" else Path(path).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise BadInput(f"{option} {shown(path)}: has more than {MOST_BYTES:,} bytes")
-        return content.decode()
-    except OSError as exc:
-        raise BadInput(f"{option} {shown(path)}: {exc.strerror}") from exc
-    except UnicodeDecodeError as exc:
-        raise BadInput(f"{option} {shown(path)}: is no UTF-8 text: {exc}") from exc
+        return read_text(standard_input() if path == "-" else path, MOST_BYTES)
+    except ValueError as exc:
+        raise BadInput(f"{option} {shown(path)}: {exc}") from exc
 
 
 #: A time that has passed by less is ``now``.
@@ -258,7 +251,7 @@ def _from_file(
 
 
 def _from_options(store: OperatorStore, name: str | None, task: str | None, words: EntryWords) -> RedisScheduleEntry:
-    if not name or not task:
+    if name is None or task is None:
         raise BadInput("expected NAME and TASK, or --json-file FILE")
     return store.draft(name, task, words)
 
@@ -385,7 +378,7 @@ def update(
         except InvalidEntry as exc:
             raise BadInput(f"--unset {shown(word)}: {exc.problem}") from exc
         if field in fields or field in task_options:
-            raise BadInput(f"--unset {shown(word)}: is set at once")
+            raise BadInput(f"--unset {shown(word)}: --{shown(word)} sets it; pass only one of the two")
         (task_options if value is None and field in OPTION_WORDS else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")

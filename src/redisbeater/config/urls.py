@@ -72,6 +72,9 @@ class RedisUrl:
         Raises:
             ImproperlyConfigured: the URL cannot be parsed. No part of it is shown, because it may hold a password.
         """
+        if text != text.strip():
+            where = "behind" if text == text.lstrip() else "in front of"
+            raise ImproperlyConfigured(f"{setting} has a blank or an end of line {where} the URL: remove it")
         if scheme_of(text) not in SCHEMES:
             schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             raise ImproperlyConfigured(f"{setting} has the scheme {scheme_of(text)!r}: expected one of {schemes}")

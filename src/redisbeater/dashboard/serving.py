@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 
 import uvicorn
 from celery import Celery
@@ -28,6 +27,7 @@ from redisbeater.dashboard.address import TRUSTED_PROXIES, network_of, read_netw
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import ALL, Auth, User, basic, header, read_passwords, token
 from redisbeater.dashboard.defences import Defences
+from redisbeater.management.files.reading import read_text
 
 #: How long the head of a request may take, from the begin of its connection, or from the answer before it, on.
 HEAD_SECONDS = 10.0
@@ -43,6 +43,9 @@ MOST_CONNECTIONS = 500
 
 #: Those of one address, so that others find room whatever its clients do.
 MOST_OF_ADDRESS = 250
+
+#: Bytes of a file with a token, or with names and passwords: those of 10,000 users.
+MOST_FILE_BYTES = 2_000_000
 
 
 class Owed(Enum):
@@ -235,10 +238,10 @@ class Serving:
             return _everybody
         if self.token_file:
             with _named(f"--token-file {self.token_file}"):
-                return token(Path(self.token_file).read_text().strip())
+                return token(read_text(self.token_file, MOST_FILE_BYTES).strip())
         if self.basic_file:
             with _named(f"--basic-file {self.basic_file}"):
-                return basic(read_passwords(Path(self.basic_file).read_text()))
+                return basic(read_passwords(read_text(self.basic_file, MOST_FILE_BYTES)))
         if self.auth_header:
             with _named("--trusted"):
                 return header(self.auth_header, trusted=self.trusted, rights=ALL)

@@ -352,6 +352,7 @@ class Job(NamedTuple):
                 queue=queue,
                 is_alone=is_alone,
                 span=spans[fire_time],
+                due_at=self.due_at(fire_time),
             )
             for fire_time, state in states
         ]

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.edit import Author
+from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.passed_values import checked_instant
@@ -184,7 +185,7 @@ def _of_entries(messages: Iterable[str]) -> LiveChanges:
         if message == SEVERAL:
             found |= LiveChanges(names=None)
         else:
-            found |= LiveChanges(status=True) if message.startswith(":") else LiveChanges(names=frozenset({message}))
+            found |= LiveChanges(names=frozenset({message})) if is_unreserved(message) else LiveChanges(status=True)
     return found
 
 

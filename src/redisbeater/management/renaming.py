@@ -13,7 +13,7 @@ from redisbeater.editing.edit import Author, announce
 from redisbeater.editing.rescheduling import score_after_edit
 from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition, stored_meta
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import check_name, check_new_name, check_stored_name
+from redisbeater.entry_name import check_name, check_new_name, check_stored_name, is_name
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry, RunActive
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
@@ -51,7 +51,8 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
             announce([new], "renamed", by=author.by, fields=["name"], renamed_from=name)
             return load(context, new)
         if outcome == "EXISTS":
-            raise EntryExists(new, "choose another name, or delete that entry first")
+            fix = "choose another name, or delete that entry first"
+            raise EntryExists(new, "it is the entry to be renamed; choose another name" if new == name else fix)
         if outcome == "NOT_OURS":
             raise context.redis.not_ours(new)
         if outcome == "ABSENT":
@@ -107,6 +108,8 @@ def _elsewhere(snapshot: Snapshot) -> str:
 def _score(renamed: Definition, snapshot: Snapshot, defaults: Defaults) -> Score | None:
     """Return the score under the new name, or None to keep the stored one if the name does not matter."""
     score, policy = snapshot.score, ResolvedPolicy.of(renamed, defaults)
+    if score is not None and score.dormant and renamed.enabled and not is_name(snapshot.name):
+        return Score(fire_time=score.fire_time or EPOCH)  # it was quarantined for its name alone
     fire_time = None if score is None or score.dormant else score.fire_time
     if fire_time is None or fire_time == EPOCH:
         return None

@@ -49,7 +49,8 @@ def checked_states(
     found = tuple("failing" if state in ("not sent", "not-sent") else state for state in given)
     for state in found:
         if state not in known:
-            raise ValueError(f"{what}: expected {', '.join(known)}, got {quoted(state)}{_nearest(state, known)}")
+            words = ", ".join("failing (not-sent)" if word == "failing" else word for word in known)
+            raise ValueError(f"{what}: expected {words}, got {quoted(state)}{_nearest(state, known)}")
     return frozenset(found)
 
 

@@ -31,6 +31,9 @@ LATE = timedelta(seconds=60)
 #: So many runs can be sent before it is odd that no worker has reported one.
 UNREPORTED = 20
 
+#: A beat writes what it does every five seconds: one that has not for longer cannot be relied on.
+LONGEST_SILENCE = timedelta(seconds=15)
+
 #: Runs that are counted; with more, the numbers are the least that there can be.
 MOST_RUNS = 20_000
 
@@ -44,7 +47,7 @@ class LastHour(SentCounts["int | None"]):
         sent (int | None): how many runs were sent. The numbers of runs are None where runs are not recorded.
         success, failure, lost, ...: what became of these, by the state that is their end.
         active: how many of these have not ended.
-        late: how many of these were sent a minute or more after their fire time.
+        late: how many of these were sent a minute or more after they were due.
         skipped: how many fire times of this hour were skipped, for whatever reason.
         is_at_least: whether there were more than is kept, or were counted.
     """
@@ -260,7 +263,16 @@ class Status:
 
     @property
     def standbys(self) -> list[BeatLine]:
-        """The lines of the other beats."""
+        """The lines of the other beats that were seen within 15 seconds: they can take over."""
+        return [beat for beat in self._others if self.now - beat.last_pass <= LONGEST_SILENCE]
+
+    @property
+    def unseen(self) -> list[BeatLine]:
+        """The lines of the others that were not: they hang, or have ended without a word."""
+        return [beat for beat in self._others if self.now - beat.last_pass > LONGEST_SILENCE]
+
+    @property
+    def _others(self) -> list[BeatLine]:
         leaders = self.leaders
         return [beat for beat in self.beats if beat not in leaders]
 

@@ -124,9 +124,7 @@ class Duration(FieldKind):
         if isinstance(value, timedelta):
             value = value.total_seconds()
         if not is_seconds(value, self.least):
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            bounds = f"from {self.least:g} {'s ' if is_number else ''}to 1000 years"
-            expected = f"a duration {bounds}" if is_number else f"seconds or a timedelta, {bounds}"
+            expected = f"seconds or a timedelta, from {self.least:g} s to 1000 years"
             raise InvalidEntry(path, f"expected {expected}, got {quoted(value)}")
         return value
 

@@ -118,6 +118,11 @@ def application_of(origin: str | None) -> str:
     return (origin or "").rpartition(" ")[0]
 
 
+def is_static(origin: str | None) -> bool:
+    """Tell whether an origin is that of a static entry: the code of an application declares it."""
+    return bool(origin) and not file_owner(origin)
+
+
 def file_owner(origin: str | None) -> str:
     """Return the owner of the file that declares an entry, or an empty text if no file does."""
     return origin.removeprefix(_PREFIX).rpartition(" ")[0] if origin and origin.startswith(_PREFIX) else ""

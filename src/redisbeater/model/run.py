@@ -132,6 +132,7 @@ class Span(NamedTuple):
     Attributes:
         previous: the fire time of the run of its entry that was sent before it, aware UTC; None: there is none.
         coalesced: how many fire times it stands for.
+        due_at: when it was due, if its jitter put that off; None: at its fire time.
     """
 
     previous: datetime | None = None
@@ -201,6 +202,7 @@ class NewRun:
         is_alone: no other run of its entry was active, as any ``overlap`` but ``allow`` demands. Its lease, once it has
             ended, is not renewed while another is active.
         span: the fire times that it stands for.
+        due_at: when it was due, if its jitter put that off; None: at its fire time.
     """
 
     id: str
@@ -220,12 +222,15 @@ class NewRun:
     queue: str = ""
     is_alone: bool = False
     span: Span = ONE
+    due_at: datetime | None = None
 
     def to_row(self) -> dict[str, Any]:
         """Return it as the scripts take it, without defaults."""
         stored = {"task": self.task, "fire_time": stored_time(self.fire_time)}
         if self.expires:
             stored["expires"] = to_unix(self.expires)
+        if self.due_at not in (None, self.fire_time):
+            stored["due_at"] = to_unix(self.due_at)
         if self.kind is not Kind.SCHEDULE:
             stored["kind"] = self.kind.value
         if self.is_alone:
@@ -301,6 +306,7 @@ class Run:
     expires: datetime | None = None
     previous_fire_time: datetime | None = None
     coalesced: int = 1
+    due_at: datetime | None = None
     is_alone: bool = False
     is_to_stop: bool = False
     payload: str = ""
@@ -477,7 +483,7 @@ def stored_time(time: datetime) -> str:
 
 _TIMES = (
     "fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "previous_fire_time",
-    "lease_end", "resend_at",
+    "due_at", "lease_end", "resend_at",
 )  # fmt: skip
 _TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "version", "queue", "payload")
 

@@ -224,6 +224,7 @@ def planned_run(
     queue: str,
     is_alone: bool,
     span: Span,
+    due_at: datetime,
 ) -> NewRun:
     """Return the record of the run of an entry at a fire time, which was sent or is to wait.
 
@@ -249,6 +250,7 @@ def planned_run(
         queue=queue,
         is_alone=is_alone,
         span=span,
+        due_at=due_at,
     )
 
 

@@ -99,6 +99,8 @@ class Claim:
     entries: tuple[ClaimedEntry, ...]
     #: Members that stood for no entry, and were removed from the schedule.
     removed: tuple[str, ...]
+    #: Names that no entry can have, of entries that another program stored, and the reasons: they were quarantined.
+    misnamed: Mapping[str, str] = field(default_factory=dict)
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
     #: When beat is to send the next run that ``RunStore.take()`` returns; None: there is none.
@@ -122,7 +124,7 @@ class Claim:
         """
         latest = self.asked_at + longest
         ready_at = min(not_before, latest)
-        if self.entries or self.removed or self.has_resends:
+        if self.entries or self.removed or self.misnamed or self.has_resends:
             return ready_at
         idle = self.idle_seconds
         return max(latest if idle is None else min(self.asked_at + idle, latest), ready_at)

@@ -64,6 +64,7 @@ _TLS_HINTS = {
     r"ALERT_\w*CERTIFICATE|ALERT_UNKNOWN_CA": "the server wants another certificate: check ssl_certfile, ssl_keyfile",
     r"\[X509|PEM lib": "check the files of ssl_ca_certs, ssl_certfile and ssl_keyfile",
     "WRONG_VERSION_NUMBER": "the server speaks no TLS on this port: use redis:// in redisbeater_redis_url",
+    "handshake operation timed out": "does it speak TLS on this port? If not, use redis:// in redisbeater_redis_url",
 }
 
 
@@ -124,7 +125,7 @@ def right_hint(problem: str, commands: Collection[str] = ()) -> str:
 
 def _tls_hint(error: BaseException) -> str:
     """Return a hint on how to fix TLS, or an empty text if TLS has not failed."""
-    problem = " ".join(str(cause) for cause in causes(error) if isinstance(cause, ssl.SSLError))
+    problem = " ".join(str(cause) for cause in causes(error) if isinstance(cause, OSError))
     return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), "")
 
 

@@ -70,7 +70,7 @@ from __future__ import annotations
 
 import uuid
 
-from redisbeater.entry_name import check_unreserved, is_name
+from redisbeater.entry_name import check_unreserved, is_name, is_unreserved
 from redisbeater.exceptions import ImproperlyConfigured
 
 #: Raise this with each change that an older beat would misread, and write into ``docs/operating.rst`` how to roll the
@@ -156,11 +156,11 @@ class Keys:
     def of_member(self, member: str) -> tuple[str, str]:
         """Return the keys that a member of the schedule may stand for: it is a key, or the bare name of an entry.
 
-        Both are the same when it is only one. A key that can be no entry's is left out, whatever is stored there; the
-        schedule itself takes its place, which is no hash.
+        Both are the same when it is only one. Keys of the schedule itself are left out, whatever is stored there; the
+        sorted set takes their place, which is no hash.
         """
-        bare = self.prefix + member if is_name(member) else self.schedule
-        return bare, member if self.is_entry(member) else bare
+        bare = self.prefix + member if _may_be_stored(member) else self.schedule
+        return bare, member if self.name(member) != member and _may_be_stored(self.name(member)) else bare
 
     def is_entry(self, member: str) -> bool:
         """Return whether a member of a list is the key of an entry."""
@@ -260,3 +260,8 @@ class Keys:
     def name(self, entry_key: str) -> str:
         """Return the name of the entry with a key."""
         return entry_key.removeprefix(self.prefix)
+
+
+def _may_be_stored(name: str) -> bool:
+    """Tell whether another program may have stored an entry of this name, which may be one that ours refuse."""
+    return not name or is_unreserved(name)

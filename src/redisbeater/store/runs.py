@@ -634,7 +634,7 @@ class RunStore:
 
         Arguments:
             since: the moment, aware UTC.
-            late: how long after its fire time a run of the schedule counts as sent late.
+            late: how long after it was due a run of the schedule counts as sent late.
             most: how many runs to count at most; the rest is left out.
         """
         found, cursor, keys = Tally(), "", self._keys

@@ -16,7 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.display import quoted
+from redisbeater.entry_name import check_name, is_unreserved
 from redisbeater.exceptions import (
     FormatTooNew,
     InvalidEntry,
@@ -54,7 +55,7 @@ from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
+from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, report_text, reports_as_json
 from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, TriggerKeys, ZoneRulesKey
 from redisbeater.store.runs import RunStore
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
@@ -229,6 +230,7 @@ class RedisSchedule:
         if outcome == "PAUSED":
             raise SchedulePaused(None if int(text) < 0 else int(text) / 1000)
         reply = json.loads(text)
+        removed, misnamed = self._settled(reply["missing"])
         next_look, next_resend = reply.get("next_look"), reply.get("next_resend")
         return Claim(
             id=claim_id,
@@ -238,7 +240,8 @@ class RedisSchedule:
             trusted_until=asked_at + lease * TRUSTED_SHARE,
             next_look=from_unix(next_look) if next_look else None,
             entries=tuple(ClaimedEntry.from_reply(self.keys.name(entry["key"]), entry) for entry in reply["entries"]),
-            removed=tuple(self._removed(reply["missing"])),
+            removed=removed,
+            misnamed=misnamed,
             zone=reply["zone"],
             next_resend=from_unix(next_resend) if next_resend else None,
         )
@@ -253,13 +256,34 @@ class RedisSchedule:
     def _undo_of(self, claim_id: str) -> UndoScript:
         return UndoScript(script="undo_claim", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
 
-    def _removed(self, members: Sequence[str]) -> Iterator[str]:
-        """Remove members that stand for no entry, and return them; a member that has a hash by now stays."""
+    def _settled(self, members: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Remove members that stand for no entry, and quarantine those that stand for one whose name none can have.
+
+        Return the first, and of the others names and reasons. A member that has a hash by now stays.
+        """
+        removed, misnamed, since = list[str](), dict[str, str](), datetime.now(timezone.utc)
         with suppress(StoreError):  # the entries that were claimed with them must not wait for that
             for page in pages(members, SAVE_PAGE):
                 keys = [key for member in page for key in self.keys.of_member(member)]
-                outcomes = self._connection.run("remove_members", [self.keys.schedule, *keys], page)
-                yield from (member for member, outcome in zip(page, outcomes) if outcome == "REMOVED")
+                reasons = [self._misnaming(member) for member in page]
+                reports = [reason and report_text(reason, since) for reason in reasons]
+                args = [text for pair in zip(page, reports) for text in pair]
+                outcomes = self._connection.run("remove_members", [self.keys.schedule, self.keys.broken, *keys], args)
+                for member, reason, outcome in zip(page, reasons, outcomes):
+                    if outcome == "REMOVED":
+                        removed.append(member)
+                    elif outcome == "QUARANTINED":
+                        misnamed[self.keys.name(member)] = reason
+        return tuple(removed), misnamed
+
+    def _misnaming(self, member: str) -> str:
+        """Return why no entry can have the name that a member has, as a key or as it is; empty: one can."""
+        try:
+            for name in (self.keys.name(member), member):
+                check_name(name)
+        except InvalidEntry as exc:
+            return str(exc)
+        return ""
 
     def commit(
         self,
@@ -428,8 +452,8 @@ class RedisSchedule:
         names = reply["names"] or []
         snapshots = self._snapshots(reply, names)
         return SchedulePage(
-            snapshots=snapshots,
-            unread=names[len(snapshots) :],
+            snapshots=[each for each in snapshots if is_unreserved(each.name)],
+            unread=list(filter(is_unreserved, names[len(snapshots) :])),
             end=reply.get("end"),
             total=int(reply["total"]),
             reports=int(reply["reports"]),

@@ -14,7 +14,7 @@ from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.management.files.definitions import fields_of
 from redisbeater.management.files.export import Export, FileEntry, check_owner
 from redisbeater.management.files.plan import Applied, Changes, PlannedChange, state_of
-from redisbeater.model.meta import file_owner
+from redisbeater.model.meta import application_of, file_owner, is_static
 from redisbeater.store import KEEP_DELETED, SAVE_PAGE, Snapshot, pages
 
 #: How many entries are read in one step.
@@ -31,6 +31,8 @@ def collect(
 ) -> Export:
     """Return the entries of a schedule, ordered by name; those that cannot be read are listed in ``left_out``.
 
+    Static entries come from code, and are listed in ``statics``, except for a backup, which has them.
+
     Arguments:
         context: the app whose schedule it is.
         prefix: only names that begin with this text.
@@ -45,10 +47,14 @@ def collect(
         check_owner(owner)
     entries: dict[str, FileEntry] = {}
     left_out: dict[str, str] = {}
+    statics: dict[str, str] = {}
     names = sorted(name for name in context.redis.contents.names() if name.startswith(prefix))
     for number, page in enumerate(pages(names, PIECE), 1):
         for snapshot in context.redis.load_many(page):
             if not snapshot.exists or (owner and file_owner(snapshot.origin) != owner):
+                continue
+            if is_static(snapshot.origin) and not state:
+                statics[snapshot.name] = application_of(snapshot.origin)
                 continue
             try:
                 entries[snapshot.name] = _entry(context.in_zone(snapshot.zone), snapshot, state)
@@ -57,7 +63,7 @@ def collect(
         if progress is not None:
             progress(min(number * PIECE, len(names)))
     schedule_id = context.redis.identity() if state else ""
-    return Export(entries=entries, owner=owner, schedule_id=schedule_id, left_out=left_out)
+    return Export(entries=entries, owner=owner, schedule_id=schedule_id, left_out=left_out, statics=statics)
 
 
 def _entry(context: Context, snapshot: Snapshot, has_state: bool) -> FileEntry:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
-from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
+from redisbeater.display import MARKS, did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.management.files.reading import begins_json, place_after, read_text
 from redisbeater.model.json_text import MAX_DEPTH, check_value, unique
 from redisbeater.redaction import redacted
 from redisbeater.store import pages
@@ -27,26 +29,13 @@ PIECE = 250
 _INSTALL = "YAML needs PyYAML: pip install 'redisbeater[yaml]', or write the file as JSON"
 
 
-def decoded(content: bytes, file: str) -> str:
-    """Return the text of the bytes of a file.
-
-    Raises:
-        InvalidEntry: they are not UTF-8.
-    """
-    try:
-        return content.decode()
-    except UnicodeDecodeError as exc:
-        place = _place(content[: exc.start].decode())
-        raise InvalidEntry(file, f"is no UTF-8 text: the byte {content[exc.start]:#04x}, {place}") from exc
-
-
 def parse(text: str, file: str) -> Any:
     """Return the value of a text; one that begins with a brace is JSON, any other YAML.
 
     Raises:
         InvalidEntry: it is neither, it is too large or nested too deeply, or it has a key twice.
     """
-    is_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    is_json = begins_json(text)
     most = MOST_JSON_BYTES if is_json else MOST_YAML_BYTES
     if len(text) > most:
         raise InvalidEntry(file, f"has {len(text):,} characters; at most {most:,} are read")
@@ -66,23 +55,27 @@ def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable
         InvalidEntry: it is too large to be read as YAML.
     """
     if not as_yaml:
-        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    text = "".join(_yaml_parts(data, progress or (lambda count: None)))
+        return _escaped(json.dumps(data, indent=2, ensure_ascii=False)) + "\n"
+    text = _escaped("".join(_yaml_parts(data, progress or (lambda count: None))))
     if len(text) > MOST_YAML_BYTES:
         raise InvalidEntry("YAML", f"has {len(text):,} characters; at most {MOST_YAML_BYTES:,} are read: write JSON")
     return text
 
 
-def _place(before: str) -> str:
-    """Return the line and the column of what follows a text."""
-    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+def _escaped(text: str) -> str:
+    """Return JSON, or YAML in whose quoted texts alone they are, with escapes for characters that drive a terminal."""
+    return _MARK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_MARK = re.compile(f"[{MARKS}]")
 
 
 def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
     """Yield an object as YAML, a page of each of its objects at a time; libyaml, where it is there, is much faster."""
     yaml = _yaml()
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    dumper = type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})  # our loader refuses them
+    dumper: Any = type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})  # our loader refuses them
+    dumper.add_representer(str, _represent_text)
     dump = partial(yaml.dump, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
     for key, value in data.items():
         if not isinstance(value, dict) or not value:
@@ -92,6 +85,11 @@ def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Ite
             first, _, lines = dump({key: dict(page)}).partition("\n")
             yield lines if number else f"{first}\n{lines}"
             progress(number * PIECE + len(page))
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    style = '"' if not text.isascii() and _MARK.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _yaml() -> Any:
@@ -108,7 +106,7 @@ def _parse_yaml(text: str) -> Any:
         loader = _loader(yaml)(text)
         return loader.get_single_data()
     except yaml.reader.ReaderError as exc:
-        raise ValueError(f"{exc.reason}, U+{exc.character:04X}, {_place(text[: exc.position])}") from exc
+        raise ValueError(f"{exc.reason}, U+{exc.character:04X}, {place_after(text[: exc.position])}") from exc
     except (yaml.YAMLError, ValueError) as exc:  # its scanner lets chr() and int() refuse what is too large for them
         mark, problem = getattr(exc, "problem_mark", None) or loader.get_mark(), getattr(exc, "problem", None) or exc
         raise ValueError(f"{problem}, line {mark.line + 1}, column {mark.column + 1}") from exc
@@ -188,6 +186,9 @@ _KEYS = {
 }
 
 
+_NAMES: Mapping[type, str] = {int: "a whole number", str: "a text", dict: "an object of names and values"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """One entry of a file.
@@ -213,25 +214,28 @@ class Export:
         owner: whose the entries are; empty: no owner is named.
         schedule_id: of a backup, the identity of the schedule, which decides the ids of its runs.
         left_out: entries that cannot be read, and why.
+        statics: static entries, which only a backup has, and the applications whose code declares them.
     """
 
     entries: Mapping[str, FileEntry]
     owner: str = ""
     schedule_id: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    statics: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: str | Path) -> Export:
-        """Read a file.
+    def read(cls, path: str | Path | BinaryIO, name: str = "") -> Export:
+        """Read a file, or what is open and read as bytes; ``name`` is what errors call it.
 
         Raises:
             InvalidEntry: it cannot be read; the message names the place.
         """
+        name = name or str(path)
         try:
-            content = Path(path).read_bytes()
-        except OSError as exc:
-            raise InvalidEntry(_label(str(path)), f"cannot be read: {exc}") from exc
-        return cls.from_text(decoded(content, _label(str(path))), str(path))
+            text = read_text(path, MOST_YAML_BYTES, MOST_JSON_BYTES)
+        except ValueError as exc:
+            raise InvalidEntry(_label(name), str(exc)) from exc
+        return cls.from_text(text, name)
 
     @classmethod
     def from_text(cls, text: str, file: str = "file") -> Export:
@@ -323,7 +327,7 @@ def _check(data: Any, file: str) -> None:
         if key not in _KEYS:
             raise InvalidEntry(f"{file}: {shown(key, 60)}", f"is not a part of a file{did_you_mean(key, _KEYS)}")
         if not isinstance(value, _KEYS[key]) and not (value is None and key == "defaults"):
-            raise InvalidEntry(f"{file}: {key}", f"expected {_KEYS[key][0].__name__}, got {quoted(value)}")
+            raise InvalidEntry(f"{file}: {key}", f"expected {_NAMES[_KEYS[key][0]]}, got {quoted(value)}")
         if key not in ("defaults", "entries"):  # their fields are checked one by one
             check_value(value, f"{file}: {key}")
     if data.get("redisbeater") is not None and data["redisbeater"] != FORMAT:

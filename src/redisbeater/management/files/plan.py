@@ -23,7 +23,17 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import NULLABLE, shown_value
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import FINISHED, NEW, Meta, Score, changed_since, file_origin, file_owner
+from redisbeater.model.meta import (
+    FINISHED,
+    NEW,
+    Meta,
+    Score,
+    application_of,
+    changed_since,
+    file_origin,
+    file_owner,
+    is_static,
+)
 from redisbeater.model.options import OptionRules
 from redisbeater.schedules.kinds import comparable
 from redisbeater.store import Snapshot, pages
@@ -215,19 +225,20 @@ def plan_changes(
     now, zone = context.redis.clock()
     context = context.in_zone(zone)
     planner = _Planner(context, terms)
-    planned: list[PlannedChange] = []
+    planned: list[PlannedChange | None] = []
     for page in pages(list(export.entries.values()), PIECE):
         declared = [definition_of(entry, context.codec, terms.rules, context.zone) for entry in page]
         planned += map(planner.plan, page, declared, context.redis.load_many([entry.name for entry in page]))
         if progress is not None:
             progress(len(planned))
+    planner.check_statics()
     gone = planner.deletions(export.entries) if terms.deletes and terms.owner else ()
     return Changes(
         owner=terms.owner,
         author=terms.author,
         now=now,
         zone=context.zone,
-        entries=(*planned, *gone),
+        entries=(*filter(None, planned), *gone),
         schedule_id=export.schedule_id if terms.restores else "",
         restores=terms.restores,
     )
@@ -240,12 +251,16 @@ class _Planner:
         self._context = context
         self._terms = terms
         self._asked = 0
+        self._statics: list[InvalidEntry] = []
 
-    def plan(self, entry: FileEntry, declared: Definition, snapshot: Snapshot) -> PlannedChange:
-        """Return the planned change of an entry of the file."""
+    def plan(self, entry: FileEntry, declared: Definition, snapshot: Snapshot) -> PlannedChange | None:
+        """Return the planned change of an entry of the file; None: :meth:`check_statics` refuses it."""
         data = declared.to_data(self._context.codec)
         origin = self._origin(entry, data)
         is_ours = snapshot.exists and self._is_ours(entry, snapshot, origin)
+        if snapshot.exists and not is_ours and is_static(snapshot.origin) and not self._terms.restores:
+            self._statics.append(InvalidEntry(f"{entry.place}: $.name", _static(snapshot.origin)))
+            return None
         try:
             check_not_blanked(entry.fields, "$", self._context.config.redact)
             before = _stored(snapshot, self._context)
@@ -255,6 +270,8 @@ class _Planner:
             change = self._change(entry, definition, snapshot, origin)
             overrides = self._overrides(snapshot.name, kept) if kept else ()
             fields = _differences(snapshot, change.text) if snapshot.exists else ()
+            if snapshot.exists and not is_ours:
+                fields = (FieldDifference("owner", owner_words(snapshot.origin), owner_words(origin)), *fields)
             is_same = snapshot.exists and not fields and not self._restores_more(change, snapshot)
             if is_same and snapshot.origin == origin:
                 return PlannedChange(kind="keep", name=entry.name, before=before, after=before, overrides=overrides)
@@ -272,6 +289,17 @@ class _Planner:
             change=change,
             edit=edit,
         )
+
+    def check_statics(self) -> None:
+        """Refuse a file that would take over static entries: beat stores what the code declares by those names.
+
+        Raises:
+            InvalidEntry: about the first of them; ``others`` has those about more.
+        """
+        if self._statics:
+            first, *others = self._statics
+            first.others = tuple(others)
+            raise first
 
     def deletions(self, declared: Mapping[str, Any]) -> Iterator[PlannedChange]:
         """Yield the deletions of the owner's entries that the file does not have."""
@@ -298,11 +326,11 @@ class _Planner:
         ours, theirs = origin.rpartition(" ")[0], snapshot.origin.rpartition(" ")[0]
         if ours == theirs:
             return True
-        if self._terms.adopts:
+        if self._terms.adopts or (is_static(snapshot.origin) and not self._terms.restores):
             return False
-        owner = file_owner(snapshot.origin)
-        who = f"an entry of owner {owner!r}" if owner else f"a static entry of application {theirs!r}"
-        problem = f"{who if theirs else 'a dynamic entry'} has that name; pass --adopt to take it over"
+        owner = owner_words(snapshot.origin)
+        who = "a dynamic entry" if owner is None else f"an entry of owner {owner!r}"
+        problem = f"{who} has that name; pass --adopt to take it over"
         raise InvalidEntry(f"{entry.place}: $.name", problem)
 
     def _merged(self, declared: Definition, file: Mapping[str, Any], snapshot: Snapshot) -> tuple[Definition, set[str]]:
@@ -355,6 +383,16 @@ class _Planner:
         self._asked += 1
         lines = self._context.redis.log.of_entry(name) if self._asked <= MOST_ASKED else []
         return tuple(_override(field, lines) for field in sorted(kept))
+
+
+def owner_words(origin: str) -> str | None:
+    """Return whose an entry of this origin is: the owner of a file, or the code of an application; None: nobody's."""
+    return f"static of {application_of(origin)}" if is_static(origin) else file_owner(origin) or None
+
+
+def _static(origin: str) -> str:
+    fix = "leave it out of the file, or remove its declaration there, so that beat deletes the entry, and apply again"
+    return f"is a static entry of application {quoted(application_of(origin))}; {fix}"
 
 
 def _override(field: str, lines: Iterable[LogLine]) -> Override:

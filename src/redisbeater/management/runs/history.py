@@ -56,10 +56,11 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
 
 
 def lateness(run: Run) -> timedelta | None:
-    """Return how long after its fire time a run was sent, or None if that is unknown or it has none."""
-    if run.kind is not Kind.SCHEDULE or run.sent_at is None or run.fire_time is None:
+    """Return how long after it was due a run was sent, or None if that is unknown or it has no fire time."""
+    due_at = run.due_at or run.fire_time
+    if run.kind is not Kind.SCHEDULE or run.sent_at is None or due_at is None:
         return None
-    return max(run.sent_at - run.fire_time, timedelta(0))
+    return max(run.sent_at - due_at, timedelta(0))
 
 
 def late_words(late: timedelta) -> str:

@@ -24,7 +24,7 @@
 --      last_error, claim, failures: how many of its runs have failed in a row, ends: letters of its last ends and when
 --      the last one was; report, declaration: why it is broken, and why a declaration of its name could not be stored;
 --      of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not stored is
---      left out. Of a page also {names: of all its entries, end: how many members come before the next page, unless it
+--      left out. Of a page also {names: of all its members, end: how many members come before the next page, unless it
 --      is the last one, total: how many the schedule has, reports: how many there are on broken entries and
 --      declarations}
 local schedule, broken, zone, failing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -85,8 +85,8 @@ if tonumber(size) > 0 then
   reply.names, reply.total, reply.reports = {}, redis.call('ZCARD', schedule), try('HLEN', broken) or 0
   reply['end'] = start + #found < all and start + #found or nil
   for _, member in ipairs(found) do
-    local name = string.sub(member, 1, #prefix) == prefix and string.sub(member, #prefix + 1) or member
-    if name ~= '' and string.sub(name, 1, 1) ~= ':' then reply.names[#reply.names + 1] = name end
+    local is_key = string.sub(member, 1, #prefix) == prefix
+    reply.names[#reply.names + 1] = is_key and string.sub(member, #prefix + 1) or member
   end
   for i = 1, math.min(#reply.names, number) do
     keys[i] = prefix .. reply.names[i]

@@ -62,7 +62,7 @@ local function rename()
   end
   local report = try('HGET', broken, old_name)
   if report then
-    redis.call('HSET', broken, new_name, report)
+    if is_name(old_name) then redis.call('HSET', broken, new_name, report) end
     redis.call('HDEL', broken, old_name)
   end
   if redis.call('TYPE', log .. old_name).ok == 'list' then

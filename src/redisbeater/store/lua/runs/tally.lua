@@ -10,7 +10,7 @@
 -- ARGV[4] since     UNIX seconds
 -- ARGV[5] enough    number of runs after which the runs of no other entry of the page are read
 -- ARGV[6] limit     number of runs that a history keeps
--- ARGV[7] late      seconds after its fire time from which on a run of the schedule was sent late
+-- ARGV[7] late      seconds after its due time from which on a run of the schedule was sent late
 -- Returns JSON: {cursor: of the next page, '0' after the last one; runs, states: {state -> number of runs}, late,
 --      skipped: numbers, is_at_least: whether there were more than was kept or read}
 local schedule = KEYS[1]
@@ -18,12 +18,12 @@ local cursor, page, prefix, since, enough, limit, late = ARGV[1], ARGV[2], ARGV[
 local found = {runs = 0, states = {}, late = 0, skipped = 0, is_at_least = false}
 
 local function count_run(key)
-  local run = read(key, 'state', 'kind', 'fire_time', 'sent_at')
+  local run = read(key, 'state', 'kind', 'fire_time', 'due_at', 'sent_at')
   local state = string.sub(run.state or '', 1, 20)
   found.states[state] = (found.states[state] or 0) + 1
-  local fire_time, sent_at = instant(run.fire_time), instant(run.sent_at)
-  if (run.kind or 'schedule') ~= 'schedule' or not fire_time or not sent_at then return end
-  if sent_at - fire_time >= tonumber(late) then found.late = found.late + 1 end
+  local due_at, sent_at = instant(run.due_at or run.fire_time), instant(run.sent_at)
+  if (run.kind or 'schedule') ~= 'schedule' or not due_at or not sent_at then return end
+  if sent_at - due_at >= tonumber(late) then found.late = found.late + 1 end
 end
 
 local function count_runs(history)
