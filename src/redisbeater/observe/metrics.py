@@ -5,12 +5,12 @@ This module needs ``prometheus_client``, the extra ``metrics``; others import it
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
-from threading import Lock
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -128,7 +128,7 @@ class Reading(Generic[T]):
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._value: T | None = None
         self._read_at = float("-inf")
 

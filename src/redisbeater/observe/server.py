@@ -17,7 +17,6 @@ from datetime import timedelta
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -275,14 +274,14 @@ class ProbeServer:
                 exc,
             )
             return
-        Thread(target=self._server.serve, name="redisbeater-http", daemon=True).start()
+        threading.Thread(target=self._server.serve, name="redisbeater-http", daemon=True).start()
         logger.info("serving %s at %s", ", ".join(self._routes), self._address)
 
     def end(self) -> None:
         """Stop serving, within half a second; does not wait for that."""
         server, self._server = self._server, None
         if server is not None:
-            Thread(target=server.shutdown, name="redisbeater-http-end", daemon=True).start()
+            threading.Thread(target=server.shutdown, name="redisbeater-http-end", daemon=True).start()
 
 
 class _ProbeHTTPServer(socketserver.ThreadingMixIn, HTTPServer):

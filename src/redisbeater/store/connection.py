@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
 from itertools import count
-from threading import Event
 from typing import Any
 
 from redis.exceptions import NoScriptError
@@ -27,7 +27,7 @@ from redisbeater.store.failure import CLIENT_ERRORS, is_transient, kind_of, righ
 from redisbeater.store.keys import ABSENT
 
 #: Is set once nobody waits for what runs in this context; None: it goes on to its end, whoever waits.
-cancelled: ContextVar[Event | None] = ContextVar("cancelled", default=None)
+cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 def end_if_cancelled() -> None:
