@@ -1,4 +1,4 @@
-"""Applications whose module patches the standard library, as those for gevent and eventlet do: what they run goes on."""
+"""Applications whose module patches the standard library, as for gevent and eventlet: what they run goes on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 from support.ports import free_port
@@ -55,7 +56,7 @@ def test_a_beat_goes_on_while_probes_and_monitors_ask_it(patched: Callable[..., 
     assert said == {"ok"}
     messages = [json.loads(message) for message in reversed(project.queued())]
     times = [datetime.fromisoformat(message["headers"]["scheduled_for"]).timestamp() for message in messages]
-    assert [round(later - earlier) for earlier, later in zip(times, times[1:])] == [EVERY] * (len(times) - 1)
+    assert [round(later - earlier) for earlier, later in pairwise(times)] == [EVERY] * (len(times) - 1)
     assert beat.output().count("leading as") == 1
     assert beat.end() == 0
 

@@ -238,8 +238,15 @@ def _kept(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
-#: Classes that nobody replaces: ssl's errors, the kinds of signals.
-STANDING = {"ssl.SSLError", "ssl.SSLEOFError", "ssl.SSLZeroReturnError", "ssl.SSLSyscallError", "signal.Signals"}
+#: What nobody replaces: ssl's errors, the kinds of signals, the environment.
+STANDING = {
+    "os.environ",
+    "signal.Signals",
+    "ssl.SSLError",
+    "ssl.SSLEOFError",
+    "ssl.SSLZeroReturnError",
+    "ssl.SSLSyscallError",
+}
 
 
 def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:

@@ -18,7 +18,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.json_text import MAX_DEPTH
 from redisbeater.model.passed_values import checked_args, checked_kwargs
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 
 CODEC = ScheduleCodec()
 STORED = {"name": "report", "task": "proj.report", "schedule": {"__type__": "interval", "every": 60}}

@@ -14,13 +14,13 @@ from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.beat.applications import forget_declarations
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     INTERRUPTED,
     MOMENT,
     NAME,
     NAMES,
     TASK,
-    BadInput,
     Moment,
     Times,
     as_json,
@@ -30,7 +30,6 @@ from redisbeater.cli.group import (
     command,
     error_of,
     labelled,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View

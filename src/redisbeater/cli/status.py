@@ -10,6 +10,7 @@ from typing import Literal
 import click
 from celery import Celery
 
+from redisbeater.cli import redisbeater
 from redisbeater.cli.group import (
     DURATION,
     MOMENT,
@@ -19,7 +20,6 @@ from redisbeater.cli.group import (
     as_json,
     command,
     print_lines,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View

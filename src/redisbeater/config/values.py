@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 import signal
@@ -296,6 +297,27 @@ def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any
             name = name.removeprefix(namespace)
         if name.startswith(prefix):
             yield name.removeprefix(prefix), app.conf[key]
+
+
+#: What else decides about a schedule: where it is by default, and how late crontabs may be.
+_DECIDING = re.compile(f"{PREFIX}|broker_|beat_cron_starting_deadline", re.IGNORECASE)
+
+#: What takes precedence over the broker's settings.
+_VARIABLES = ("CELERY_BROKER_URL", "CELERY_BROKER_WRITE_URL")
+
+
+def present_settings(app: Celery) -> list[tuple[str, Any]]:
+    """Return the settings that decide about the schedule of an app, as they are now, to be compared with later ones.
+
+    Each use of a schedule asks for it, so it is cheap: nothing is read or checked, and Celery's defaults are left out.
+    """
+    given = [
+        (str(key), mapping[key])
+        for mapping in app.conf.maps[:-1]
+        for key in list(mapping)
+        if _DECIDING.search(str(key))
+    ]
+    return given + [(name, os.environ.get(name)) for name in _VARIABLES]
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:

@@ -34,8 +34,8 @@ from redisbeater.model.passed_values import (
     zone_of_cron,
 )
 from redisbeater.model.policies import Anchor
-from redisbeater.schedules import ScheduleCodec, Timetable
-from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.kinds import ScheduleCodec, kind_of
+from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
