@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from redisbeater.context import Context
-from redisbeater.display import shown, text_of
+from redisbeater.display import first_of, shown, text_of
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import declared_entries
@@ -24,10 +24,6 @@ from redisbeater.store.keys import Keys
 logger = get_logger(__name__)
 
 
-#: How many names a line of the log shows, and how many characters of each.
-SHOWN_NAMES, SHOWN_CHARACTERS = 3, 60
-
-
 def report_removed(claim: Claim, keys: Keys) -> None:
     """Log what a claim has removed: entries without a hash, and members that can be no entry's name."""
     names = [keys.name(member) for member in claim.removed]
@@ -39,12 +35,6 @@ def report_removed(claim: Claim, keys: Keys) -> None:
         logger.warning("%d entries have no hash, removed them from the schedule: %s", len(missing), first_of(missing))
     if others:
         logger.warning("removed %d members from the schedule that no entry can have: %s", len(others), first_of(others))
-
-
-def first_of(names: Sequence[str]) -> str:
-    """Return the first few names as text, each cut."""
-    shown = [repr(name[:SHOWN_CHARACTERS]) + "..." * (len(name) > SHOWN_CHARACTERS) for name in names[:SHOWN_NAMES]]
-    return ", ".join([*shown, *(["..."] if len(names) > SHOWN_NAMES else [])])
 
 
 def check_eviction(schedule: RedisSchedule, check: EvictionCheck) -> None:

@@ -33,7 +33,8 @@ def _metrics(beat: BeatParts) -> Route:
     """Return the handler of ``/metrics``, or one that says which package to install."""
     if not isinstance(beat.counts, Meter):
         return lambda query: _NO_METRICS
-    from redisbeater.observe.metrics import create_registry, exposition_of
+    from redisbeater.observe.beat_metrics import create_registry
+    from redisbeater.observe.metrics import CONTENT_TYPE, exposition_of
 
     registry = create_registry(beat)
-    return lambda query: exposition_of(registry)
+    return lambda query: HTTPAnswer(status=HTTPStatus.OK, body=exposition_of(registry), content_type=CONTENT_TYPE)
