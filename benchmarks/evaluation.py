@@ -31,8 +31,8 @@ from celery.schedules import BaseSchedule, crontab, schedule
 from cronsim import CronSim
 
 from redisbeater.schedules import crontab as crontab_engine
-from redisbeater.schedules import next_fire_time
 from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.timetable import next_fire_time
 
 ZONE = ZoneInfo("America/New_York")
 APP = Celery("evaluation", set_as_current=False)

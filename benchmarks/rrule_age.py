@@ -22,7 +22,7 @@ from dateutil.rrule import DAILY, HOURLY, MINUTELY, MO, MONTHLY, SECONDLY, TH, W
 from redbeat.schedules import rrule as redbeat_rrule
 
 from redisbeater import rrule
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 
 NOW = datetime(2026, 6, 10, 12, 0, 30, tzinfo=timezone.utc)
 

@@ -14,7 +14,7 @@ from redisbeater.model.json_text import from_text
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 
 __all__ = ("Account", "Fault", "Finding", "Message", "Problem", "Stretch", "audit", "due_at", "expected")
 

@@ -4,33 +4,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import redisbeater.serving  # noqa: F401 - it connects Celery's signals about a beat service
-from redisbeater.editing.upcoming import UpcomingRun
-from redisbeater.entry import RedisScheduleEntry, scheduled
-from redisbeater.exceptions import (
-    EditConflict,
-    EntryExists,
-    EntryNotFound,
-    ImproperlyConfigured,
-    InvalidEntry,
-    LockNotOwnedError,
-    RedisBeaterError,
-    RunActive,
-    RunNotFound,
-    SendFailed,
-    StoreError,
-    StoreUnavailable,
-)
-from redisbeater.model.policies import INHERIT
-from redisbeater.model.run import Run
-from redisbeater.schedules import clocked, cron, describe, rrule
 
 if TYPE_CHECKING:
+    from redisbeater.editing.upcoming import UpcomingRun
+    from redisbeater.entry import RedisScheduleEntry, scheduled
+    from redisbeater.exceptions import (
+        EditConflict,
+        EntryExists,
+        EntryNotFound,
+        ImproperlyConfigured,
+        InvalidEntry,
+        LockNotOwnedError,
+        RedisBeaterError,
+        RunActive,
+        RunNotFound,
+        SendFailed,
+        StoreError,
+        StoreUnavailable,
+    )
     from redisbeater.management.async_store import AsyncScheduleStore
     from redisbeater.management.files.export import Export
     from redisbeater.management.schedule_store import ScheduleStore
     from redisbeater.management.search import EntryPage
     from redisbeater.management.why.facts import Answer, Evidence
+    from redisbeater.model.policies import INHERIT
+    from redisbeater.model.run import Run
     from redisbeater.scheduler import RedisScheduler
+    from redisbeater.schedules.cron_expression import cron
+    from redisbeater.schedules.interval import clocked
+    from redisbeater.schedules.kinds import describe
+    from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = (
     "INHERIT",
@@ -65,25 +68,54 @@ __all__ = (
 
 __version__ = "0.1.0"
 
-#: Where the names are that only some processes need: a worker or a web server neither leads nor manages a schedule.
-_LATER = {
-    "Answer": "redisbeater.management.why.facts",
-    "AsyncScheduleStore": "redisbeater.management.async_store",
-    "EntryPage": "redisbeater.management.search",
-    "Evidence": "redisbeater.management.why.facts",
-    "Export": "redisbeater.management.files.export",
-    "RedisScheduler": "redisbeater.scheduler",
-    "ScheduleStore": "redisbeater.management.schedule_store",
+#: The module of each name, which is imported at the first use of one of its names. So no process loads more than it
+#: uses, and nothing is loaded before the application has patched what we use.
+_PLACES = {
+    "editing.upcoming": ("UpcomingRun",),
+    "entry": ("RedisScheduleEntry", "scheduled"),
+    "exceptions": (
+        "EditConflict",
+        "EntryExists",
+        "EntryNotFound",
+        "ImproperlyConfigured",
+        "InvalidEntry",
+        "LockNotOwnedError",
+        "RedisBeaterError",
+        "RunActive",
+        "RunNotFound",
+        "SendFailed",
+        "StoreError",
+        "StoreUnavailable",
+    ),
+    "management.async_store": ("AsyncScheduleStore",),
+    "management.files.export": ("Export",),
+    "management.schedule_store": ("ScheduleStore",),
+    "management.search": ("EntryPage",),
+    "management.why.facts": ("Answer", "Evidence"),
+    "model.policies": ("INHERIT",),
+    "model.run": ("Run",),
+    "scheduler": ("RedisScheduler",),
+    "schedules.cron_expression": ("cron",),
+    "schedules.interval": ("clocked",),
+    "schedules.kinds": ("describe",),
+    "schedules.rrule.rrule": ("rrule",),
 }
+
+#: The public modules that are imported at their first use; ``runs`` only by its own import, which connects receivers.
+_MODULES = ("dashboard", "exceptions", "results", "signals", "testing")
 
 if not TYPE_CHECKING:  # for a type checker each name is imported above, and others do not exist
 
     def __getattr__(name: str) -> Any:
         """Import a name at its first use."""
-        if name not in _LATER:
+        if name in _MODULES:
+            return import_module(f"redisbeater.{name}")
+        place = next((place for place, names in _PLACES.items() if name in names), None)
+        if place is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(_LATER[name]), name)
+        globals()[name] = found = getattr(import_module(f"redisbeater.{place}"), name)
         return found
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER})
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES, "runs", "__version__"])

@@ -7,12 +7,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection
 
-#: On Linux ``time.monotonic()`` stands still while the host is suspended, and this clock goes on.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+#: On Linux ``time.monotonic()`` stands still while the host is suspended, and this clock goes on. Where the application
+#: freezes time, as its tests do with freezegun, neither this nor the second one stands still.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
 def host_seconds() -> float:
-    """Return seconds since some past time; nobody can set this clock, and it runs while this process is stopped."""
+    """Return seconds since some past time; nobody can set this clock, and it runs while this process is stopped.
+
+    Whoever waits for an end by a clock asks this one.
+    """
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 

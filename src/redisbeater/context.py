@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import cached_property
+from typing import Any
 
 from celery import Celery
 from celery.app import app_or_default
@@ -17,11 +19,12 @@ from celery.local import Proxy
 
 from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config.settings import Config
+from redisbeater.config.values import present_settings
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.fields import INHERITED
 from redisbeater.model.reader import EntryReader
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 from redisbeater.times import is_seconds
@@ -43,6 +46,8 @@ class Context:
     codec: ScheduleCodec
     reader: EntryReader
     redis: RedisSchedule
+    #: What was set when it was made, of all that decides about the schedule.
+    given: list[tuple[str, Any]] = field(compare=False, repr=False)
     #: The key prefix of this schedule if it is another one than that of the settings.
     prefix: str | None = None
     #: The contexts that :meth:`in_zone` has returned, by the names of their zones.
@@ -96,7 +101,8 @@ class Context:
     def of(cls, app: Celery | None = None, prefix: str | None = None) -> Context:
         """Return the context of an app, of the current one by default, or of its schedule with another key prefix.
 
-        It is created at the first call; settings that are changed after that have no effect.
+        It is the same object until a setting is changed, so that an app has one connection pool. Whoever keeps it goes
+        on with what was set before.
 
         Raises:
             ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used, or the prefix.
@@ -108,7 +114,7 @@ class Context:
         if isinstance(app, Proxy):  # ``celery.current_app``
             app = app._get_current_object()
         context: Context | None = vars(app).get(_ATTRIBUTE)
-        if context is None:
+        if context is None or context.given != present_settings(app):
             context = vars(app)[_ATTRIBUTE] = cls._of(app, Config.from_app(app))
         return context if prefix is None else context.with_prefix(prefix)
 
@@ -128,11 +134,6 @@ class Context:
             vars(own.app)[_ATTRIBUTE] = own
 
     @classmethod
-    def forget(cls, app: Celery) -> None:
-        """Forget the context of an app, so that settings that are changed now have an effect. For tests."""
-        vars(app).pop(_ATTRIBUTE, None)
-
-    @classmethod
     def _of(cls, app: Celery, config: Config, prefix: str | None = None) -> Context:
         defaults, codec = _defaults(app, config), ScheduleCodec(config.schedule_classes)
         reader = EntryReader(codec, defaults)
@@ -145,7 +146,13 @@ class Context:
             codec=codec,
             reader=reader,
             redis=RedisSchedule(config),
+            given=[(name, _kept(value)) for name, value in present_settings(app)],
         )
+
+
+def _kept(value: Any) -> Any:
+    """Return the value of a setting as it stays if somebody changes it in place."""
+    return copy(value) if isinstance(value, (dict, list, set)) else value
 
 
 def _zone(app: Celery) -> tzinfo:

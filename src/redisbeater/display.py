@@ -7,7 +7,7 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date, timedelta
 from enum import Enum
@@ -40,6 +40,16 @@ def unsafe_character(text: str) -> str | None:
     """Return the first character that must not be in a name, as ``U+XXXX``; None if there is none."""
     found = None if text.isascii() and text.isprintable() else _UNSAFE.search(text)
     return None if found is None else f"U+{ord(found[0]):04X}"
+
+
+#: How many names a line of the log shows, and how many characters of each.
+SHOWN_NAMES, SHOWN_CHARACTERS = 3, 60
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the first few names as text, each cut."""
+    parts = [repr(name[:SHOWN_CHARACTERS]) + "..." * (len(name) > SHOWN_CHARACTERS) for name in names[:SHOWN_NAMES]]
+    return ", ".join([*parts, *(["..."] if len(names) > SHOWN_NAMES else [])])
 
 
 def text_of(value: Any, convert: Callable[[Any], str] = str, secrets: Iterable[str] = ()) -> str:

@@ -56,8 +56,7 @@ from redisbeater.model.policies import (
     OverlapLike,
 )
 from redisbeater.model.skip import Skipped
-from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.kinds import ScheduleCodec, kind_of
 from redisbeater.times import to_unix
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along

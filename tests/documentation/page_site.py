@@ -77,7 +77,6 @@ class Site:
         """Let the app have its settings and the time as they are now."""
         settings = {key: self.app.conf[key] for key in list(self.app.conf) if re.match("redisbeater_|timezone", key)}
         if settings != self._settings:
-            Context.forget(self.app)
             self.app.__dict__.pop("timezone", None)  # Celery computes it once
             self._settings = settings
         if settings.get("redisbeater_redis_url", "").startswith(self.server.url(0)):

@@ -156,7 +156,7 @@ EFFECTS = {
         from proj import app
         from prometheus_client import generate_latest
         from redisbeater import RedisScheduler
-        from redisbeater.observe.metrics import create_registry
+        from redisbeater.observe.beat_metrics import create_registry
         from redisbeater.sending.counts import Meter
 
         parts = RedisScheduler(app)._beat

@@ -27,7 +27,7 @@ from redisbeater import (
 )
 from redisbeater.cli import redisbeater
 from redisbeater.runs import OnceTask
-from redisbeater.schedules import next_fire_time
+from redisbeater.schedules.timetable import next_fire_time
 
 pytestmark = pytest.mark.one_server
 

@@ -22,8 +22,7 @@ from support.ports import free_port
 from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
-from redisbeater.cli import redisbeater
-from redisbeater.cli.group import BadInput
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.terminal import escape_what_cannot_be_printed
 from redisbeater.dashboard.serving import Serving, serve
 from redisbeater.management.files import export as file_text

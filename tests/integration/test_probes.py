@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.observe import server
 from redisbeater.observe.server import MOST_CLIENTS
 from redisbeater.sending import counts
 
@@ -307,20 +309,52 @@ def test_the_beat_that_leads_pings_while_all_is_well_and_says_once_when_it_is_no
 # The server
 
 
-def test_a_port_that_is_taken_costs_one_error_and_beat_goes_on(
-    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+def test_a_port_that_is_taken_costs_one_error_until_it_is_free_and_beat_goes_on(
+    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(server, "TRY_SECONDS", 0.01)
     with listen() as taken:
-        app = make_app(redisbeater_http=f"127.0.0.1:{taken.getsockname()[1]}")
+        port, tries = taken.getsockname()[1], count_calls(monkeypatch, socketserver.TCPServer, "server_bind")
+        app = make_app(redisbeater_http=f"127.0.0.1:{port}")
         save_due(app, "report")
         scheduler = make_scheduler(app)
         scheduler.serve(is_embedded=False)
         scheduler.tick()
+        wait_until(lambda: len(tries) > 3, "further tries")
 
+    assert wait_until(lambda: is_served(port), "the port to be served")
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 1
     assert errors[0].startswith("cannot serve probes and metrics at redisbeater_http = '127.0.0.1:")
     assert names(take(app)) == ["report"]
+
+
+def test_a_port_that_stays_taken_is_not_tried_again_by_a_beat_that_has_ended(
+    make_app: MakeApp, make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "TRY_SECONDS", 0.01)
+    with listen() as taken:
+        scheduler = make_scheduler(make_app(redisbeater_http=f"127.0.0.1:{taken.getsockname()[1]}"))
+        scheduler.serve(is_embedded=False)
+        scheduler.close()
+
+        is_over = lambda: "redisbeater-http-again" not in {thread.name for thread in threading.enumerate()}  # noqa: E731
+        assert wait_until(is_over, "the end of the tries")
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[object]:
+    """Count the calls of a method."""
+    calls, method = list[object](), getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda self: (calls.append(self), method(self))[1])
+    return calls
+
+
+def is_served(port: int) -> bool:
+    """Return whether a beat answers at a port."""
+    try:
+        return get(port, "/live").status == 200
+    except OSError:
+        return False
 
 
 def test_the_port_is_free_when_beat_has_ended(probed: Probed) -> None:

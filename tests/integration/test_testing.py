@@ -106,7 +106,6 @@ def test_policies_decide_what_runs_after_a_long_time(app: Celery) -> None:
 @pytest.mark.parametrize(("argument", "state"), [(1, "SUCCESS"), ("no number", "FAILURE")])
 def test_a_run_that_was_executed_has_ended_for_overlap(app: Celery, argument: object, state: str) -> None:
     app.conf.redisbeater_track_runs = True
-    Context.forget(app)
     with FakeClock(app, "2026-05-01 09:00") as clock:
         ScheduleStore(app).create("report", "proj.work", 60, args=[argument], overlap="skip")
         sent = []

@@ -78,6 +78,19 @@ def test_no_answer_sends_anybody_to_the_host_of_a_request(app: Celery) -> None:
     assert browse(app).get("/entry/?name=report", follow_redirects=False).status_code == 404
 
 
+@pytest.mark.parametrize("host", ["a b", "", "https://jobs.example.com", "jobs.example.com:8080", "jobs.example.com/x"])
+def test_an_allowed_host_that_no_request_can_name_is_refused_at_the_start(app: Celery, host: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"allowed_hosts: .* is no name of a host; expected one such as"):
+        create_app(app, auth=token(SECRET), allowed_hosts=[HOST, host])
+    with pytest.raises(ValueError, match=r"--allowed-host: .* is no name of a host"):
+        Serving(allowed_hosts=[host]).check()
+
+
+@pytest.mark.parametrize("host", ["Jobs.Example.com", ".example.com", "*", "localhost", "10.0.0.1", "::1", "[::1]"])
+def test_whatever_a_request_can_name_may_be_allowed(app: Celery, host: str) -> None:
+    assert create_app(app, auth=token(SECRET), allowed_hosts=[host]).routes
+
+
 def test_a_page_without_allowed_hosts_is_refused_at_the_start(app: Celery) -> None:
     with pytest.raises(ImproperlyConfigured, match=r'allowed_hosts=\["jobs.example.com"\]'):
         create_app(app, auth=token(SECRET))

@@ -24,7 +24,7 @@ from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.store import Snapshot
 from redisbeater.store.schedule import ZONE_KEPT_MILLISECONDS
 

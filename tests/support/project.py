@@ -119,6 +119,10 @@ class Project:
         """Append source to the module, for processes that are started from now on."""
         self._module.write_text(self._module.read_text() + source)
 
+    def begin_with(self, source: str) -> None:
+        """Put source before all else in the module."""
+        self._module.write_text(f"{source}\n{self._module.read_text()}")
+
     def app(self) -> Celery:
         """Return the same app, for the test's own process."""
         app = Celery("proj", broker=self.server.url(BROKER_DB), set_as_current=False)

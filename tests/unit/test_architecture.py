@@ -207,6 +207,83 @@ def test_values_know_of_celery_only_its_schedules() -> None:
     assert not [(module, name) for module, name in imported if not name.startswith("celery.schedules")]
 
 
+# What a host process may replace
+
+#: What gevent and eventlet put their own functions and classes into, and freezegun its clocks: often when the module of
+#: the application is imported, and so after modules of this package.
+REPLACED = {
+    "_thread",
+    "os",
+    "queue",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "threading",
+    "time",
+}
+
+
+def _kept(tree: ast.Module) -> Iterator[str]:
+    """Yield what a module takes out of those at its import, and keeps; constants are replaced by nobody."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in REPLACED:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    for node in _run_at_import(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in REPLACED:
+            name = f"{node.value.id}.{node.attr}"
+            if not node.attr.isupper() and name not in STANDING:
+                yield name
+
+
+#: What nobody replaces: ssl's errors, the kinds of signals, the environment.
+STANDING = {
+    "os.environ",
+    "signal.Signals",
+    "ssl.SSLError",
+    "ssl.SSLEOFError",
+    "ssl.SSLZeroReturnError",
+    "ssl.SSLSyscallError",
+}
+
+
+def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is evaluated when a module is imported: not the bodies of functions, and no annotations."""
+    yield node
+    for field, value in ast.iter_fields(node):
+        is_later = field == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        if is_later or field in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _run_at_import(child)
+
+
+def test_no_module_keeps_what_the_process_around_it_may_replace() -> None:
+    assert {module: kept for module, tree in TREES.items() if (kept := [*_kept(tree)])} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        pytest.param("from queue import SimpleQueue", ["queue.SimpleQueue"], id="name"),
+        pytest.param("def f():\n    from time import sleep", ["time.sleep"], id="name-in-a-function"),
+        pytest.param("lock = threading.Lock()", ["threading.Lock"], id="object"),
+        pytest.param("class A:\n    lock = threading.Lock()", ["threading.Lock"], id="object-of-a-class"),
+        pytest.param("class A(threading.Thread): ...", ["threading.Thread"], id="base"),
+        pytest.param("def f(clock=time.monotonic): ...", ["time.monotonic"], id="default"),
+        pytest.param("@dataclass\nclass A:\n    at: int = field(default_factory=time.time)", ["time.time"], id="field"),
+        pytest.param("def f(lock: threading.Lock) -> None:\n    time.sleep(1)", [], id="when-called"),
+        pytest.param("make = lambda: threading.Lock()", [], id="when-made"),
+        pytest.param("KIND = socket.SOCK_DGRAM", [], id="constant"),
+    ],
+)
+def test_every_way_to_keep_something_is_seen(source: str, kept: list[str]) -> None:
+    assert [*_kept(ast.parse(source))] == kept
+
+
 @pytest.mark.parametrize(
     ("source", "names"),
     [

@@ -18,7 +18,10 @@ from redbeat.schedules import rrule as redbeat_rrule
 from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules import ScheduleCodec, clocked, next_fire_time, rrule
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.timetable import next_fire_time
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")

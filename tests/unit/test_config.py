@@ -379,6 +379,34 @@ def test_the_error_of_an_unknown_setting_suggests_the_nearest_name(typo: str, ne
         read(**{typo: 1})
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "redis_beater_redis_url",
+        "redbeater_redis_url",
+        "REDISBEAT_REDIS_URL",
+        "redisbeeter_redis_ulr",
+        "CELERY_REDIS_BEATER_REDIS_URL",
+        "CELERY_REDISBEATER_REDIS_URL",  # of an app without that namespace
+    ],
+)
+def test_a_setting_whose_name_is_nearly_one_of_ours_is_refused(name: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=f"{name} is not a setting .*did you mean redisbeater_redis_url"):
+        read_without_url("redis://", **{name: URL})
+
+
+def test_a_setting_of_django_whose_name_is_nearly_one_of_ours_is_refused() -> None:
+    with pytest.raises(ImproperlyConfigured, match="CELERY_REDIS_BEATER_TRACK_RUNS is not a setting"):
+        read_django(CELERY_REDIS_BEATER_TRACK_RUNS=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["redbeat_redis_url", "redis_backend_use_ssl", "redis_url", "redis_beat_interval", "report_redis_url"]
+)
+def test_a_setting_of_somebody_else_is_left_alone(name: str) -> None:
+    assert read_without_url("redis://", **{name: URL}).redis_url == "redis://"
+
+
 def test_the_error_of_an_unknown_setting_lists_all_names_when_none_is_near() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"redisbeater_zzz is not .*known are redisbeater_redis_url, "):
         read(zzz=1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.json_text import MAX_DEPTH
 from redisbeater.model.passed_values import checked_args, checked_kwargs
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 
 CODEC = ScheduleCodec()
 STORED = {"name": "report", "task": "proj.report", "schedule": {"__type__": "interval", "every": 60}}
@@ -39,6 +40,28 @@ def read(**changes: Any) -> Definition:
 def again(definition: Definition) -> Definition:
     """Return the definition after storing and reading it."""
     return Definition.from_text(definition.name, definition.to_text(CODEC), CODEC)
+
+
+# -- texts for people
+
+
+@pytest.mark.parametrize("text", ["", "two\nlines\tand a tab", "\u05e2\u200f\u05d1", "\N{SNOWMAN}"])
+def test_a_description_may_have_lines_and_any_language(text: str) -> None:
+    made(description=text).check_texts()
+
+    assert made().changed(description=text).description == text
+
+
+@pytest.mark.parametrize(("text", "code"), [("\x1b[31mred", "U+001B"), ("a\x00", "U+0000"), ("\x9b31m", "U+009B")])
+def test_a_description_that_drives_a_terminal_is_refused_when_it_is_written_and_read_all_the_same(
+    text: str, code: str
+) -> None:
+    with pytest.raises(InvalidEntry, match=rf"\$\.description: holds {re.escape(code)}, a control character; leave"):
+        made(description=text).check_texts()
+    with pytest.raises(InvalidEntry, match=r"\$\.description"):
+        made().changed(description=text)
+
+    assert read(description=text).description == text
 
 
 # -- what comes back

@@ -16,7 +16,9 @@ from moments import NEW_YORK, at, local, sequence, utc
 from support.examples import examples
 
 from redisbeater import InvalidEntry, StoreUnavailable
-from redisbeater.schedules import clocked, next_fire_time, rrule
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.timetable import next_fire_time
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")

@@ -21,7 +21,8 @@ from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip
-from redisbeater.schedules import clocked, rrule
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.rrule.rrule import rrule
 
 UTC = timezone.utc
 NOW = utc("2026-06-10 12:00")

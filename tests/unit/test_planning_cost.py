@@ -19,8 +19,9 @@ from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip, add_skips, read_skipped
-from redisbeater.schedules import Timetable, rrule
 from redisbeater.schedules.budget import Count, Steps, StepsExhausted
+from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.timetable import Timetable
 
 UTC = timezone.utc
 NOW = utc("2026-06-10 12:00:30")

@@ -1,10 +1,12 @@
-"""The public names of the package: each is there, and importing the package loads only what most processes need."""
+"""The public names of the package: each is there, and each process loads only the rooms that it uses."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,28 +14,93 @@ import pytest
 import redisbeater
 from redisbeater import results
 
-#: What a process that saves an entry, or executes tasks, has no use for.
-UNNEEDED = ("beat", "broker.broker", "cli", "dashboard", "dispatch", "management", "observe", "scheduler", "sending")
+ALL = "beat broker cli config context dashboard dispatch editing entry exceptions management model observe runs store"
 
-PROGRAM = """
-import sys
-from redisbeater import RedisScheduleEntry, cron
-import redisbeater.runs
-print(*(name for name in sys.modules if name.startswith("redisbeater.")))
-"""
+#: How a process begins, and the rooms and modules that it has no use for.
+PROCESSES = {
+    "any, before its application": (
+        "import redisbeater, redisbeater.cli",
+        f"{ALL} schedules scheduler sending signals results parts display times cli.group cli.commands",
+    ),
+    "one that saves an entry": (
+        "from redisbeater import RedisScheduleEntry, cron",
+        "beat broker.broker cli dashboard dispatch management observe runs scheduler sending",
+    ),
+    "a worker": (
+        "import redisbeater.runs",
+        "beat broker cli context dashboard dispatch editing entry management observe scheduler sending schedules.kinds",
+    ),
+    "a beat": (
+        "from redisbeater import RedisScheduler",
+        "cli dashboard management observe.server observe.metrics runs",
+    ),
+    "the web page with its metrics": (
+        "import redisbeater.dashboard, redisbeater.observe.metrics",
+        "beat cli dispatch observe.server observe.beat_metrics parts runs scheduler",
+    ),
+    "the command line": ("import redisbeater.cli.commands", "beat dashboard dispatch observe parts runs scheduler"),
+}
+
+PRINT = "; import sys; print(*(name for name in sys.modules if name.startswith(('redisbeater.', 'redis.', 'kombu.'))))"
 
 
-def test_a_process_that_saves_an_entry_loads_neither_beat_nor_the_management() -> None:
-    loaded = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
+def loaded_by(program: str) -> list[str]:
+    """Return the modules of this package, of redis and of kombu that a new process has loaded."""
+    return subprocess.run(
+        [sys.executable, "-c", program + PRINT], capture_output=True, text=True, check=True
+    ).stdout.split()
 
-    rooms = tuple(f"redisbeater.{room}" for room in UNNEEDED)
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_loads_no_room_that_it_has_no_use_for(process: str) -> None:
+    program, unneeded = PROCESSES[process]
+    loaded = loaded_by(program)
+
+    rooms = tuple(f"redisbeater.{room}" for room in unneeded.split() if f"redisbeater.{room}" not in program)
     assert [name for name in loaded if name in rooms or name.startswith(tuple(f"{room}." for room in rooms))] == []
     assert "redisbeater.serving" in loaded, "Celery's signals about a beat service are not connected"
 
 
+def test_no_celery_command_loads_redis_before_its_application() -> None:
+    loaded = loaded_by("import celery.bin.celery")
+
+    assert "redisbeater.cli" in loaded
+    assert [name for name in loaded if name.startswith(("redis.", "kombu.transport.redis"))] == []
+    assert [name for name in loaded if name.startswith("redisbeater.")] == ["redisbeater.serving", "redisbeater.cli"]
+
+
 def test_every_public_name_is_found_and_listed() -> None:
     assert {name for name in redisbeater.__all__ if getattr(redisbeater, name).__doc__} == {*redisbeater.__all__}
-    assert set(redisbeater.__all__) <= set(dir(redisbeater))
+    modules = ["dashboard", "exceptions", "results", "runs", "signals", "testing"]
+    assert dir(redisbeater) == sorted([*redisbeater.__all__, *modules, "__version__"])
+
+
+def public(name: str) -> object:
+    return getattr(redisbeater, name)
+
+
+def test_type_checkers_see_each_name_where_it_is() -> None:
+    tree = ast.parse(Path(redisbeater.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert seen.keys() == {*redisbeater.__all__}
+    assert [
+        name
+        for name, module in seen.items()
+        if getattr(import_module(str(module)), name) is not getattr(redisbeater, name)
+    ] == []
+
+
+@pytest.mark.parametrize("module", ["dashboard", "exceptions", "results", "signals", "testing"])
+def test_a_public_module_is_imported_at_its_first_use(module: str) -> None:
+    assert f"redisbeater.{module}" in loaded_by(f"import redisbeater; redisbeater.{module}.__all__")
 
 
 def test_each_result_class_on_the_page_about_the_api_is_in_the_module_of_results() -> None:

@@ -17,7 +17,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.policies import Overlap
 from redisbeater.model.reader import LONGEST_TEXT, EntryReader, tracked_fields
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 
 HOURLY = {"__type__": "interval", "every": 3600.0, "relative": False}
 

@@ -13,7 +13,8 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.schedules import clocked, rrule
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.store import Snapshot
 
 NOW = utc("2026-06-10 12:00")

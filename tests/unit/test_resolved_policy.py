@@ -18,7 +18,9 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec, clocked, rrule
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.rrule.rrule import rrule
 
 UTC = timezone.utc
 NOON = utc("2026-06-10 12:00")

@@ -19,7 +19,8 @@ from moments import NEW_YORK, at, local, sequence, utc
 from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules import ScheduleCodec, rrule
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.zones import to_utc
 
 UTC = timezone.utc

@@ -21,8 +21,9 @@ from support.examples import same_examples
 
 from redisbeater import rrule
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.budget import Count, Steps
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.timetable import Timetable
 
 UTC = timezone.utc
 

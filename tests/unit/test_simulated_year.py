@@ -28,7 +28,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.skip import Reason, read_skipped
-from redisbeater.schedules import rrule
+from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
 from redisbeater.times import from_unix, to_unix

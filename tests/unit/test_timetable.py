@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, sequence, utc
 from support.examples import examples
 
-from redisbeater.schedules import Timetable, clocked, next_fire_time, rrule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.timetable import Timetable, next_fire_time
 
 UTC = timezone.utc
 NOW = utc("2026-06-10 12:00")

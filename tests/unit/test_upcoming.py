@@ -20,7 +20,8 @@ from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import clocked, rrule
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.rrule.rrule import rrule
 
 DEFAULTS = Defaults(zone=NEW_YORK)
 

@@ -16,7 +16,8 @@ from moments import NEW_YORK, utc
 from redisbeater import InvalidEntry, RedisScheduleEntry, clocked, cron, describe, rrule
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.schedules import ScheduleCodec, next_fire_time
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.timetable import next_fire_time
 from redisbeater.schedules.zones import in_iana_zone, read_zone, zone_name
 
 UTC = timezone.utc

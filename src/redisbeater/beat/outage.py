@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from redisbeater.beat.leadership import ScheduleLog
-from redisbeater.beat.repair import first_of
 from redisbeater.clock import Backoff
 from redisbeater.context import Context
+from redisbeater.display import first_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, SchedulePaused, StoreError, StoreUnavailable

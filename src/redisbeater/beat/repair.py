@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from redisbeater.context import Context
-from redisbeater.display import shown, text_of
+from redisbeater.display import SHOWN_CHARACTERS, first_of, shown, text_of
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import declared_entries
@@ -22,10 +22,6 @@ from redisbeater.store import Claim, RedisSchedule, Unscheduled
 from redisbeater.store.keys import Keys
 
 logger = get_logger(__name__)
-
-
-#: How many names a line of the log shows, and how many characters of each.
-SHOWN_NAMES, SHOWN_CHARACTERS = 3, 60
 
 
 def report_members(claim: Claim, keys: Keys) -> None:
@@ -50,12 +46,6 @@ def report_members(claim: Claim, keys: Keys) -> None:
             len(claim.misnamed),
             first_of(list(claim.misnamed)),
         )
-
-
-def first_of(names: Sequence[str]) -> str:
-    """Return the first few names as text, each cut."""
-    shown = [repr(name[:SHOWN_CHARACTERS]) + "..." * (len(name) > SHOWN_CHARACTERS) for name in names[:SHOWN_NAMES]]
-    return ", ".join([*shown, *(["..."] if len(names) > SHOWN_NAMES else [])])
 
 
 def check_eviction(schedule: RedisSchedule, check: EvictionCheck) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from celery import Celery
 from celery.schedules import crontab
 
-from redisbeater.beat.applications import declared_digest, forget_declarations, record_declared, report_taken
+from redisbeater.beat.applications import declared_digest, record_declared, report_taken
 from redisbeater.context import Context
 from redisbeater.display import shown, text_of
+from redisbeater.editing.applications import forget_declarations
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Author, announce

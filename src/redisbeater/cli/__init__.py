@@ -1,23 +1,52 @@
-"""The command line, ``celery -A proj redisbeater ...``. Each of these modules adds its commands to the group."""
+"""The command line, ``celery -A proj redisbeater ...``: its group, which imports its commands when one is looked for.
 
-from redisbeater.cli import (  # noqa: F401
-    changing,
-    dashboard,
-    files,
-    history,
-    importing,
-    runs,
-    showing,
-    simulating,
-    status,
-    upcoming,
-    writing,
-)
-from redisbeater.cli.group import redisbeater
-from redisbeater.management.verbs import VERBS
+Every Celery command imports this module before the application, so it imports as little as it can.
+"""
 
-__all__ = ("redisbeater",)
+from __future__ import annotations
 
-for verb in VERBS.values():
-    if verb.name not in redisbeater.commands:
-        redisbeater.add_command(runs.command_of(verb) if verb.of == "runs" else changing.command_of(verb))
+from collections.abc import MutableMapping
+from importlib import import_module
+from typing import Any
+
+import click
+from celery.bin.base import handle_preload_options
+
+__all__ = ("BadInput", "redisbeater")
+
+
+class BadInput(click.ClickException):
+    """An error that ends a command with exit code 2."""
+
+    exit_code = 2
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are in ``cli.commands``, and the modules that this imports."""
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        """The commands by their names; while these modules are imported, those that there are already."""
+        import_module("redisbeater.cli.commands")
+        return self._commands
+
+    @commands.setter
+    def commands(self, commands: MutableMapping[str, click.Command]) -> None:
+        self._commands = commands
+
+
+@click.group(cls=_LazyGroup)
+@click.option("--key-prefix", help="The schedule with this key prefix; default: redisbeater_key_prefix.")
+@click.pass_context
+@handle_preload_options
+def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
+    """Show the schedule in Redis, and change it while beat runs."""
+    if key_prefix is not None:
+        from redisbeater.context import Context
+        from redisbeater.display import shown
+        from redisbeater.exceptions import ImproperlyConfigured
+
+        try:
+            ctx.with_resource(Context.using(ctx.obj.app, key_prefix))
+        except ImproperlyConfigured as exc:
+            raise BadInput(shown(exc)) from exc

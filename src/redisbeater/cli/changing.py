@@ -12,15 +12,13 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.beat.applications import adopt as adopt_statics
-from redisbeater.beat.applications import forget_declarations
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     INTERRUPTED,
     MOMENT,
     NAME,
     NAMES,
     TASK,
-    BadInput,
     Moment,
     Times,
     as_json,
@@ -30,7 +28,6 @@ from redisbeater.cli.group import (
     command,
     error_of,
     labelled,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View
@@ -39,6 +36,8 @@ from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import json_form, printable_json, shown
+from redisbeater.editing.applications import adopt as adopt_statics
+from redisbeater.editing.applications import forget_declarations
 from redisbeater.editing.compare_and_set import COMES_BACK
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry

@@ -7,7 +7,11 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.group import BadInput, command, complete_file, redisbeater
+from redisbeater.cli import BadInput, redisbeater
+from redisbeater.cli.group import (
+    command,
+    complete_file,
+)
 from redisbeater.display import shown
 
 #: What to do where the extra is missing.

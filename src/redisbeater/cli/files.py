@@ -14,16 +14,15 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     INTERRUPTED,
-    BadInput,
     Times,
     as_json,
     ask,
     command,
     complete_file,
     print_lines,
-    redisbeater,
     standard_input,
     times,
 )

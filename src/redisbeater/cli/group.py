@@ -1,4 +1,4 @@
-"""The group ``celery redisbeater``: its errors, the options that commands share, and completion."""
+"""What the commands of ``celery redisbeater`` share: errors, options and completion."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 from celery import Celery
 from celery.app.utils import find_app
-from celery.bin.base import handle_preload_options
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from redisbeater.cli import BadInput
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
-from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import (
     EntryExists,
     EntryNotFound,
-    ImproperlyConfigured,
     InvalidEntry,
     RedisBeaterError,
     RunActive,
@@ -148,25 +146,6 @@ MOST_NAMES = 1000
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 as_json_lines = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
-
-
-class BadInput(click.ClickException):
-    """An error that ends a command with exit code 2."""
-
-    exit_code = 2
-
-
-@click.group()
-@click.option("--key-prefix", help="The schedule with this key prefix; default: redisbeater_key_prefix.")
-@click.pass_context
-@handle_preload_options
-def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
-    """Show the schedule in Redis, and change it while beat runs."""
-    if key_prefix is not None:
-        try:
-            ctx.with_resource(Context.using(ctx.obj.app, key_prefix))
-        except ImproperlyConfigured as exc:
-            raise BadInput(shown(exc)) from exc
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -9,19 +9,18 @@ from datetime import datetime, tzinfo
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     MOMENT,
     OPTIONAL_NAME,
     RUN,
     WORDS,
-    BadInput,
     Moment,
     Times,
     as_json,
     as_json_lines,
     command,
     print_lines,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View, aligned

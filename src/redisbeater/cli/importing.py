@@ -10,8 +10,14 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.changing import confirm
-from redisbeater.cli.group import BadInput, as_json, authored, command, print_lines, redisbeater
+from redisbeater.cli.group import (
+    as_json,
+    authored,
+    command,
+    print_lines,
+)
 from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import Progress, with_progress
 from redisbeater.display import json_form, printable_json, shown

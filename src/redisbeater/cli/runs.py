@@ -13,13 +13,13 @@ import click
 from celery import Celery
 from celery.utils.time import rate as runs_per_second
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.changing import for_each, selection
 from redisbeater.cli.group import (
     DURATION,
     MOMENT,
     NAME,
     RUNS,
-    BadInput,
     Moment,
     Times,
     as_json,
@@ -27,12 +27,12 @@ from redisbeater.cli.group import (
     command,
     error_text,
     json_of,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import Progress, is_terminal
 from redisbeater.cli.upcoming import zone_of
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import RedisBeaterError, RunActive, SendFailed, StoreError
@@ -218,10 +218,10 @@ def trigger(
 
 def _wait(store: ScheduleStore, ids: Mapping[str, str], wait: timedelta, context: Context, *, as_json: bool) -> None:
     """Wait for the end of each run, print it, and end with exit code 1 if one has not ended well."""
-    until, is_well = time.monotonic() + wait.total_seconds(), True
+    until, is_well = host_seconds() + wait.total_seconds(), True
     for name, run_id in ids.items():
         progress = _Progress(name)
-        left = None if until is None else max(until - time.monotonic(), 0.0)
+        left = None if until is None else max(until - host_seconds(), 0.0)
         found = store.wait(run_id, left, progress)
         progress.end()
         is_well = is_well and found.state is State.SUCCESS

@@ -9,12 +9,12 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     NAME,
     TASK,
     WATCH,
     WORDS,
-    BadInput,
     Times,
     as_json,
     as_json_lines,
@@ -23,7 +23,6 @@ from redisbeater.cli.group import (
     complete_name,
     labelled,
     print_lines,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import RESULT, STATE, View, aligned, head, table

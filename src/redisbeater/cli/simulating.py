@@ -11,18 +11,17 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.files import read_export
 from redisbeater.cli.group import (
     MOMENT,
     TASK,
-    BadInput,
     Moment,
     Times,
     as_json,
     command,
     complete_file,
     print_lines,
-    redisbeater,
     times,
 )
 from redisbeater.cli.terminal import Progress

@@ -10,17 +10,16 @@ from typing import Literal
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     DURATION,
     MOMENT,
     WATCH,
-    BadInput,
     Moment,
     Times,
     as_json,
     command,
     print_lines,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View

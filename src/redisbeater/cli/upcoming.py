@@ -8,19 +8,18 @@ from datetime import timedelta, tzinfo
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     DURATION,
     MOMENT,
     NAME,
     OPTIONAL_NAME,
-    BadInput,
     Moment,
     Times,
     as_json,
     as_json_lines,
     command,
     print_lines,
-    redisbeater,
     times,
 )
 from redisbeater.cli.table import View, aligned

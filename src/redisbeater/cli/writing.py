@@ -12,10 +12,10 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     NAME,
     TASK,
-    BadInput,
     Times,
     as_json,
     ask,
@@ -27,7 +27,6 @@ from redisbeater.cli.group import (
     error_text,
     print_lines,
     read_label_changes,
-    redisbeater,
     standard_input,
     times,
 )
@@ -59,8 +58,7 @@ from redisbeater.model.fields import (
     Word,
     Zone,
 )
-from redisbeater.schedules import describe
-from redisbeater.schedules.kinds import SCHEDULE_WORDS
+from redisbeater.schedules.kinds import SCHEDULE_WORDS, describe
 from redisbeater.schedules.zones import read_zone, zone_names
 from redisbeater.times import clock_words, date_words, relative_words
 

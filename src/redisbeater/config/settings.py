@@ -13,7 +13,14 @@ from celery.app import app_or_default
 
 from redisbeater.config import values
 from redisbeater.config.urls import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, broker_redis_url, scheme_of
-from redisbeater.config.values import PREFIX, given_settings, read_setting, refuse_unknown
+from redisbeater.config.values import (
+    PREFIX,
+    REDBEAT_PREFIX,
+    given_settings,
+    read_setting,
+    refuse_misspelt,
+    refuse_unknown,
+)
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 from redisbeater.redaction import DEFAULT_PATTERNS, hide
@@ -352,7 +359,9 @@ class Config:
         """
         app = app_or_default(app)
         given = dict(given_settings(app))
-        refuse_unknown(given, [setting.name for setting in fields(cls)])
+        known = [setting.name for setting in fields(cls)]
+        refuse_unknown(given, known)
+        refuse_misspelt(app, known)
         if "redis_url" not in given:
             given["redis_url"] = broker_redis_url(app)
         if "key_prefix" not in given and SCHEMES.get(scheme_of(given["redis_url"])) is Topology.CLUSTER:
@@ -410,8 +419,6 @@ class Config:
         return self.key_prefix + self.lock_key
 
 
-_REDBEAT_PREFIX = "redbeat_"
-
 #: RedBeat's settings with a successor of the same name, besides its prefix.
 _SUCCEEDED = ("redis_url", "redis_options", "redis_use_ssl", "lock_key", "lock_timeout")
 
@@ -421,7 +428,7 @@ _DEFAULT_KEY_PREFIX = "redbeat:"
 
 def redbeat_prefix(app: Celery) -> str:
     """Return the prefix of RedBeat's keys, by its own setting or its default."""
-    return dict(given_settings(app, _REDBEAT_PREFIX)).get("key_prefix") or _DEFAULT_KEY_PREFIX
+    return dict(given_settings(app, REDBEAT_PREFIX)).get("key_prefix") or _DEFAULT_KEY_PREFIX
 
 
 def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
@@ -429,8 +436,8 @@ def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
 
     Values are left out, because they may hold passwords; only the prefix, which finds RedBeat's entries, is shown.
     """
-    theirs, ours = dict(given_settings(app, _REDBEAT_PREFIX)), dict(given_settings(app))
-    settings = [f"{PREFIX}{name} as {_REDBEAT_PREFIX}{name}" for name in _SUCCEEDED if name in theirs.keys() - ours]
+    theirs, ours = dict(given_settings(app, REDBEAT_PREFIX)), dict(given_settings(app))
+    settings = [f"{PREFIX}{name} as {REDBEAT_PREFIX}{name}" for name in _SUCCEEDED if name in theirs.keys() - ours]
     if theirs and "key_prefix" not in ours:
         settings.append(f"{PREFIX}key_prefix = {redbeat_prefix(app)!r}")
-    return (sorted(_REDBEAT_PREFIX + name for name in theirs), settings) if settings else ([], [])
+    return (sorted(REDBEAT_PREFIX + name for name in theirs), settings) if settings else ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 import signal
@@ -281,6 +282,9 @@ def _schedule_class(name: str, item: Any) -> type:
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
 
+#: What the name of each setting of RedBeat begins with.
+REDBEAT_PREFIX = "redbeat_"
+
 
 def has_settings(app: Celery) -> bool:
     """Return whether an app sets anything of redisbeater."""
@@ -289,13 +293,38 @@ def has_settings(app: Celery) -> bool:
 
 def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:
     """Yield name and value of what the user set, with or without the app's namespace; names leave out the prefix."""
+    for key, name in _names(app):
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), app.conf[key]
+
+
+def _names(app: Celery) -> Iterator[tuple[Any, str]]:
+    """Yield the key of each setting, Celery's own as well, and its name in lower case without the app's namespace."""
     namespace = (app.namespace or "").lower().rstrip("_") + "_"
     for key in app.conf.keys():  # noqa: SIM118 - iterating app.conf does not finalise it, keys() does
         name = str(key).lower()
-        if app.namespace:
-            name = name.removeprefix(namespace)
-        if name.startswith(prefix):
-            yield name.removeprefix(prefix), app.conf[key]
+        yield key, name.removeprefix(namespace) if app.namespace else name
+
+
+#: What else decides about a schedule: where it is by default, and how late crontabs may be.
+_DECIDING = re.compile(f"{PREFIX}|broker_|beat_cron_starting_deadline", re.IGNORECASE)
+
+#: What takes precedence over the broker's settings.
+_VARIABLES = ("CELERY_BROKER_URL", "CELERY_BROKER_WRITE_URL")
+
+
+def present_settings(app: Celery) -> list[tuple[str, Any]]:
+    """Return the settings that decide about the schedule of an app, as they are now, to be compared with later ones.
+
+    Each use of a schedule asks for it, so it is cheap: nothing is read or checked, and Celery's defaults are left out.
+    """
+    given = [
+        (str(key), mapping[key])
+        for mapping in app.conf.maps[:-1]
+        for key in list(mapping)
+        if _DECIDING.search(str(key))
+    ]
+    return given + [(name, os.environ.get(name)) for name in _VARIABLES]
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
@@ -309,6 +338,28 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(PREFIX + k for k in known)}"
             raise ImproperlyConfigured(f"{PREFIX}{name} is not a setting of redisbeater; {hint}")
+
+
+def refuse_misspelt(app: Celery, known: Sequence[str]) -> None:
+    """Refuse a setting whose name is nearly one of ours, and which nobody would read.
+
+    Raises:
+        ImproperlyConfigured: there is such a name, as ``redis_beater_redis_url`` or ``REDBEATER_KEY_PREFIX`` are.
+    """
+    for key, name in _names(app):
+        if not name.startswith((PREFIX, REDBEAT_PREFIX)) and (meant := _nearest(name.removeprefix("celery_"), known)):
+            raise ImproperlyConfigured(f"{key} is not a setting of redisbeater; did you mean {PREFIX}{meant}?")
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """Return the setting that a name means whose first words are nearly ``redisbeater``; empty if none is."""
+    words = name.split("_") if name.startswith("re") else []
+    for number in range(1, min(len(words), 3)):
+        begin, rest = "".join(words[:number]), "_".join(words[number:])
+        is_near = difflib.get_close_matches(begin, [PREFIX.rstrip("_")], cutoff=0.8)
+        if is_near and (near := difflib.get_close_matches(rest, known, n=1, cutoff=0.8)):
+            return near[0]
+    return ""
 
 
 def read_setting(setting: Field[Any], value: Any) -> Any:

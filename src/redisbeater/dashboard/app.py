@@ -29,7 +29,7 @@ from redisbeater.dashboard.access import (
 )
 from redisbeater.dashboard.address import TRUSTED_PROXIES, address_of, read_networks
 from redisbeater.dashboard.auth import Auth, Login
-from redisbeater.dashboard.defences import PROTECTION, Attempts, Defences
+from redisbeater.dashboard.defences import PROTECTION, Attempts, Defences, check_hosts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
 from redisbeater.dashboard.pictures import Forecasts
@@ -117,8 +117,8 @@ def create_app(
             beat has. Needs the extra ``metrics``.
 
     Raises:
-        ImproperlyConfigured: no host name is allowed, a proxy is no address, ``time_zone`` is none, or ``metrics``
-            lacks its extra.
+        ImproperlyConfigured: no host name is allowed, or what is none; a proxy is no address; ``time_zone`` is none; or
+            ``metrics`` lacks its extra.
     """
     hosts = tuple(allowed_hosts) or tuple(getattr(auth, "allowed_hosts", ()))
     if not hosts:
@@ -126,6 +126,10 @@ def create_app(
             "allowed_hosts is empty: name the hosts of the page, "
             'for example create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
         )
+    try:
+        check_hosts(hosts)
+    except ValueError as exc:
+        raise ImproperlyConfigured(f"allowed_hosts: {exc}") from exc
     try:
         proxies = read_networks(trusted_proxies)
     except ValueError as exc:
@@ -194,7 +198,7 @@ def _own_routes(site: Site) -> list[Route]:
 
 def _metrics_routes(celery_app: Celery) -> list[Route]:
     try:
-        from redisbeater.observe.metrics import create_schedule_registry, exposition_of
+        from redisbeater.observe.metrics import CONTENT_TYPE, create_schedule_registry, exposition_of
     except ImportError as exc:
         raise ImproperlyConfigured(
             f"metrics=True needs more packages: pip install 'redisbeater[metrics]' ({exc})"
@@ -202,8 +206,8 @@ def _metrics_routes(celery_app: Celery) -> list[Route]:
     registry = create_schedule_registry(Context.of(celery_app))
 
     async def metrics(_: Request) -> Response:
-        answer = await run_in_threadpool(exposition_of, registry)
-        return Response(answer.body, answer.status, headers={"Content-Type": answer.content_type})
+        body = await run_in_threadpool(exposition_of, registry)
+        return Response(body, headers={"Content-Type": CONTENT_TYPE})
 
     return [Route("/metrics", metrics)]
 

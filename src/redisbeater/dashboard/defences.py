@@ -116,6 +116,21 @@ class Defences:
         return not is_rebindable(name) or any(_matches(name, allowed) for allowed in self._hosts)
 
 
+def check_hosts(allowed: Iterable[object]) -> None:
+    """Refuse what no request can name, and so would allow nothing.
+
+    Raises:
+        ValueError: naming the first that is neither a name, nor an address, nor all names below one, nor ``*``.
+    """
+    for host in allowed:
+        name = host.removeprefix(".").strip("[]").lower() if isinstance(host, str) else ""
+        if host != "*" and (not name or (is_rebindable(name) and named_host(name) != name)):
+            raise ValueError(
+                f"{host!r} is no name of a host; expected one such as jobs.example.com, without scheme and port, "
+                ".example.com for all below it, or *"
+            )
+
+
 def foreign(headers: Headers, scheme: str) -> str:
     """Return why a change may come from another site; empty if it does not.
 

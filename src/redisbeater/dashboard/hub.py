@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial, reduce
 from operator import or_
 
+from redisbeater.clock import host_seconds
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import OperatorStore
@@ -305,8 +306,8 @@ def _gathered(watcher: Watcher, looks: StatusPoller) -> LiveChanges | None:
     """Wait for a change and gather those that follow it at once; return None if Redis is away."""
     try:
         found = watcher.wait(WAIT_SECONDS)
-        until = time.monotonic() + GATHER_SECONDS
-        while found and (left := until - time.monotonic()) > 0:
+        until = host_seconds() + GATHER_SECONDS
+        while found and (left := until - host_seconds()) > 0:
             found |= watcher.wait(left)
         return found | looks.changes()
     except StoreError as exc:

@@ -26,7 +26,7 @@ from redisbeater.config.urls import is_loopback
 from redisbeater.dashboard.address import TRUSTED_PROXIES, network_of, read_networks
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import ALL, Auth, User, basic, header, read_passwords, token
-from redisbeater.dashboard.defences import Defences
+from redisbeater.dashboard.defences import Defences, check_hosts
 from redisbeater.management.files.reading import read_text
 
 #: How long the head of a request may take, from the begin of its connection, or from the answer before it, on.
@@ -227,6 +227,8 @@ class Serving:
             raise ValueError("--auth-header and --trusted: pass both, the header and the network of the proxy")
         if self.path and not PATH.fullmatch(self.path):
             raise ValueError(f"--path {self.path}: expected a path such as /schedule")
+        with _named("--allowed-host"):
+            check_hosts(self.allowed_hosts)
 
     def auth(self) -> Auth:
         """Return the authenticator.

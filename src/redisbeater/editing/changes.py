@@ -26,8 +26,8 @@ from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason
-from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
+from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import version_of
 

@@ -22,7 +22,7 @@ from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
-from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.zones import SAME_RULES, PlannedBy, zone_name
 from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 

@@ -22,7 +22,8 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import SharingCodec
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
-from redisbeater.schedules import ScheduleCodec, Timetable, describe
+from redisbeater.schedules.kinds import ScheduleCodec, describe
+from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import ZoneRules, by_rules, is_in_gap, read_zone, shift_on, to_utc
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH, from_unix

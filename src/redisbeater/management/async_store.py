@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -17,6 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from celery import Celery
 from celery.app import app_or_default
 
+from redisbeater.clock import host_seconds
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
@@ -193,7 +193,7 @@ class AsyncScheduleStore:
         while True:
             if progress is not None:
                 progress(found)
-            left = deadline - time.monotonic()
+            left = deadline - host_seconds()
             if found.is_final or left <= 0:
                 return found
             await asyncio.sleep(min(pause, left))

@@ -23,9 +23,8 @@ from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import RunBrief
 from redisbeater.redaction import redacted, redacted_text, secrets_of
-from redisbeater.schedules import describe
 from redisbeater.schedules.english import zone_text
-from redisbeater.schedules.kinds import describe_in_brief, kind_of
+from redisbeater.schedules.kinds import describe, describe_in_brief, kind_of
 from redisbeater.store import Snapshot
 from redisbeater.store.quarantine import report_from
 

@@ -23,9 +23,9 @@ from redisbeater.model.passed_values import check_number
 from redisbeater.model.plan import plan
 from redisbeater.model.policies import Anchor
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.budget import Count, StepsExhausted
-from redisbeater.schedules.timetable import clock_change_note
+from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.timetable import Timetable, clock_change_note
 from redisbeater.store import Snapshot
 from redisbeater.store.connection import end_if_cancelled
 from redisbeater.times import EPOCH

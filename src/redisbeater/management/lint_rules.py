@@ -23,11 +23,10 @@ from redisbeater.model.policies import Overlap
 from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
-from redisbeater.schedules import Timetable, describe
 from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import BrokenByCode
-from redisbeater.schedules.kinds import kind_named
-from redisbeater.schedules.timetable import clock_change_note
+from redisbeater.schedules.kinds import describe, kind_named
+from redisbeater.schedules.timetable import Timetable, clock_change_note
 from redisbeater.schedules.zones import in_zone, shifts_between, skipped_text
 from redisbeater.times import date_words, span_words
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.edit import Author
@@ -113,8 +114,8 @@ def _end(until: datetime | timedelta, now: datetime, context: Context) -> dateti
 def _wait_for_claims(context: Context) -> int:
     """Wait until no entry is claimed any more. Return how many still are."""
     stored = context.redis.pause
-    deadline = time.monotonic() + stored.lease / 2
-    while (left := stored.claimed()) and time.monotonic() < deadline:
+    deadline = host_seconds() + stored.lease / 2
+    while (left := stored.claimed()) and host_seconds() < deadline:
         time.sleep(LOOK_SECONDS)
     return left
 

@@ -19,8 +19,7 @@ from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import FINISHED, NEW, Score, file_owner
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.kinds import ScheduleCodec, kind_of
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH
 

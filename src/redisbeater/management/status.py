@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, Literal, TypeVar
 
 from redisbeater.context import Context
@@ -491,19 +490,20 @@ def answer_within(seconds: float, question: Callable[[], T]) -> T | None:
     Raises:
         StoreError: Redis cannot be reached, or refuses.
     """
-    answers: SimpleQueue[T | StoreError] = SimpleQueue()
+    answers: list[T | StoreError] = []
+    has_answered = threading.Event()
 
     def ask() -> None:
         try:
-            answers.put(question())
+            answers.append(question())
         except StoreError as exc:
-            answers.put(exc)
+            answers.append(exc)
+        finally:
+            has_answered.set()
 
-    Thread(target=ask, name="question", daemon=True).start()
-    try:
-        answer = answers.get(timeout=seconds)
-    except Empty:
-        return None
+    threading.Thread(target=ask, name="question", daemon=True).start()
+    has_answered.wait(seconds)
+    answer = answers[0] if answers else None
     if isinstance(answer, StoreError):
         raise answer
     return answer

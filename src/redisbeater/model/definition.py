@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone, tzinfo
 from typing import Any, Protocol
 
@@ -34,8 +35,8 @@ from redisbeater.model.passed_values import (
     zone_of_cron,
 )
 from redisbeater.model.policies import Anchor
-from redisbeater.schedules import ScheduleCodec, Timetable
-from redisbeater.schedules.kinds import comparable, kind_of
+from redisbeater.schedules.kinds import ScheduleCodec, comparable, kind_of
+from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
@@ -92,13 +93,15 @@ class Definition(StoredFields):
         return definition
 
     def check_texts(self) -> None:
-        """Refuse a name or a task that another program may store, but ours must not.
+        """Refuse a name, a task or a description that another program may store, but ours must not.
 
         Raises:
-            InvalidEntry: it is blank, or holds a control character or a mark of direction.
+            InvalidEntry: it is blank, or holds a control character or a mark of direction; of a description only the
+                former, as it may have lines and any language.
         """
         refuse_confusing(self.name)
         refuse_unsafe("$.task", self.task)
+        _refuse_controls("$.description", self.description)
 
     def check_options(self, rules: OptionRules) -> None:
         """Refuse options that another program may store, but that no broker could take.
@@ -243,6 +246,8 @@ class Definition(StoredFields):
         after = Definition.checked(**{**fields_, **changes})
         if "task" in changes:
             refuse_unsafe("$.task", after.task)
+        if "description" in changes:
+            _refuse_controls("$.description", after.description)
         if "options" in changes and rules is not None:
             after.check_options(rules)
         return after
@@ -259,6 +264,15 @@ class Definition(StoredFields):
 def has_same_form(one: BaseSchedule, other: BaseSchedule, codec: ScheduleCodec) -> bool:
     """Tell whether two schedules are stored alike, apart from what is read alike."""
     return bool(comparable(codec.encode(one)) == comparable(codec.encode(other)))
+
+
+#: Control characters but tabs and ends of lines: they drive terminals.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def _refuse_controls(path: str, text: str) -> None:
+    if found := _CONTROL.search(text):
+        raise InvalidEntry(path, f"holds U+{ord(found[0]):04X}, a control character; leave it out")
 
 
 def _comparable(moment: datetime | None) -> Any:

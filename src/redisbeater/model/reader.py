@@ -13,8 +13,7 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import POLICY_FIELDS
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.kinds import kind_named
+from redisbeater.schedules.kinds import ScheduleCodec, kind_named
 
 #: The fields that need records of runs, and the values of each that need none.
 _TRACKED = {name: field.untracked for name, field in POLICY_FIELDS.items() if field.untracked}

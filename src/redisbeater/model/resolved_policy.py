@@ -13,9 +13,9 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.fields import INHERITED, POLICY_FIELDS
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
-from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
 from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import in_zone
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -1,16 +1,15 @@
-"""The metrics of a beat for Prometheus: the catalogue, its own numbers, and those of its schedule while it leads.
+"""The metrics of a schedule for Prometheus, and the catalogue of all metrics.
 
 This module needs ``prometheus_client``, the extra ``metrics``; others import it where they need it.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from http import HTTPStatus
-from threading import Lock
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,11 +24,8 @@ from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.meta import Meta
 from redisbeater.model.run import FINAL, read_count
-from redisbeater.observe.server import HTTPAnswer
-from redisbeater.parts import BeatParts
-from redisbeater.sending.counts import Histogram, Meter
+from redisbeater.sending.counts import Histogram
 from redisbeater.store import Snapshot
-from redisbeater.store.failure import KINDS
 from redisbeater.store.measures import Measured
 
 logger = get_logger(__name__)
@@ -128,7 +124,7 @@ class Reading(Generic[T]):
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._value: T | None = None
         self._read_at = float("-inf")
 
@@ -269,31 +265,30 @@ MOST_LABEL_CHARACTERS = 1000
 ROLES = ("leader", "active", "standby", "paused")
 
 
-def create_registry(beat: BeatParts) -> CollectorRegistry:
-    """Return a registry that reads the metrics of a beat whenever it is collected. It registers nothing elsewhere."""
-    registry = CollectorRegistry()
-    registry.register(_Beat(beat))
-    return registry
-
-
 def create_schedule_registry(context: Context) -> CollectorRegistry:
     """Return a registry that reads the metrics of a schedule that a leading beat has, for a process that is no beat."""
     registry = CollectorRegistry()
-    registry.register(_Schedule(context))
+    registry.register(ScheduleCollector(context))
     return registry
 
 
-def exposition_of(registry: CollectorRegistry) -> HTTPAnswer:
-    """Return the metrics of a registry as the answer to a scrape."""
-    return HTTPAnswer(status=HTTPStatus.OK, body=generate_latest(registry), content_type=CONTENT_TYPE)
+def exposition_of(registry: CollectorRegistry) -> bytes:
+    """Return the metrics of a registry as the body of the answer to a scrape, of the type ``CONTENT_TYPE``."""
+    return generate_latest(registry)
 
 
-class _Schedule(Collector):
+class ScheduleCollector(Collector):
+    """Reads the metrics of a schedule.
+
+    Arguments:
+        context: the schedule.
+    """
+
     def __init__(self, context: Context) -> None:
-        self._schedule = context.config.key_prefix
-        self._measured = Reading(context.redis.measures.read)
+        self.schedule = context.config.key_prefix
+        self.measured = Reading(context.redis.measures.read)
         self._entries = EntryMetrics(context)
-        self._of_entries = Reading(self._entries.read)
+        self.of_entries = Reading(self._entries.read)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: what is collected needs no check for names that are taken."""
@@ -301,7 +296,7 @@ class _Schedule(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield what Redis says of the schedule; nothing where it does not answer in time."""
-        measured = self._measured.get()
+        measured = self.measured.get()
         if measured is None:
             return
         yield from self._of_schedule(measured)
@@ -311,33 +306,34 @@ class _Schedule(Collector):
 
     def _of_schedule(self, measured: Measured) -> Iterator[Metric]:
         states = {state: getattr(measured, state) for state in ("waiting", "dormant", "broken", "failing")}
-        yield self._family("entries", _by_one(states))
-        yield self._family("overdue_entries", {(): measured.overdue})
-        yield self._family("oldest_overdue_seconds", {(): measured.oldest_overdue})
-        yield self._family("paused", {(): measured.pause is not None})
+        yield self.family("entries", by_one(states))
+        yield self.family("overdue_entries", {(): measured.overdue})
+        yield self.family("oldest_overdue_seconds", {(): measured.oldest_overdue})
+        yield self.family("paused", {(): measured.pause is not None})
         lines = (BeatLine.from_text(token, text) for token, text in measured.beats.items())
         roles = [line.role for line in lines if line is not None]
-        yield self._family("beats", {(role,): roles.count(role) for role in ROLES})
-        yield self._family("runs_active", {(): measured.active})
-        yield self._family("runs_waiting", {(): measured.resend})
-        yield self._family("runs_unstarted", {(): measured.unstarted})
-        yield self._family("entry_results", _by_one({"failed": measured.failed, "unstable": measured.unstable}))
+        yield self.family("beats", {(role,): roles.count(role) for role in ROLES})
+        yield self.family("runs_active", {(): measured.active})
+        yield self.family("runs_waiting", {(): measured.resend})
+        yield self.family("runs_unstarted", {(): measured.unstarted})
+        yield self.family("entry_results", by_one({"failed": measured.failed, "unstable": measured.unstable}))
 
     def _of_runs(self, measured: Measured) -> Iterator[Metric]:
         totals = RunTotals.read(measured.totals)
-        yield self._family("runs", totals.states)
-        yield self._histogram("run_seconds", totals.durations)
+        yield self.family("runs", totals.states)
+        yield self.histogram("run_seconds", totals.durations)
 
     def _of_single_entries(self) -> Iterator[Metric]:
-        found = self._of_entries.get() or ()
+        found = self.of_entries.get() or ()
         for name in ("next_timestamp_seconds", "last_timestamp_seconds", "failures"):
             values = {(each.name, each.task): getattr(each, name) for each in found}
-            yield self._family(f"entry_{name}", {key: value for key, value in values.items() if value is not None})
-        yield self._family("entries_without_metrics", {(): self._entries.left_out})
+            yield self.family(f"entry_{name}", {key: value for key, value in values.items() if value is not None})
+        yield self.family("entries_without_metrics", {(): self._entries.left_out})
 
     # Families
 
-    def _family(self, name: str, values: Mapping[tuple[str, ...], float]) -> Metric:
+    def family(self, name: str, values: Mapping[tuple[str, ...], float]) -> Metric:
+        """Return a metric of the catalogue with its values by their labels."""
         entry = CATALOGUE[name]
         make = CounterMetricFamily if entry.kind is MetricKind.COUNTER else GaugeMetricFamily
         family = make(f"{PREFIX}{name}", entry.meaning, labels=["schedule", *entry.labels])
@@ -346,10 +342,11 @@ class _Schedule(Collector):
             labels = tuple(map(_label, raw))
             merged[labels] = merged.get(labels, 0.0) + value
         for labels, value in merged.items():
-            family.add_metric([self._schedule, *labels], value)
+            family.add_metric([self.schedule, *labels], value)
         return family
 
-    def _histogram(self, name: str, values: Mapping[tuple[str, ...], Histogram]) -> Metric:
+    def histogram(self, name: str, values: Mapping[tuple[str, ...], Histogram]) -> Metric:
+        """Return a histogram of the catalogue with what was counted by its labels."""
         entry = CATALOGUE[name]
         family = HistogramMetricFamily(f"{PREFIX}{name}", entry.meaning, labels=["schedule", *entry.labels])
         merged: dict[tuple[str, ...], Histogram] = {}
@@ -357,73 +354,12 @@ class _Schedule(Collector):
             labels = tuple(map(_label, raw))
             merged[labels] = merged[labels].plus(found) if labels in merged else found
         for labels, found in merged.items():
-            family.add_metric([self._schedule, *labels], found.cumulative(), found.sum)
+            family.add_metric([self.schedule, *labels], found.cumulative(), found.sum)
         return family
 
 
-class _Beat(_Schedule):
-    def __init__(self, beat: BeatParts) -> None:
-        super().__init__(beat.context)
-        self._beat = beat
-        self._schedule = beat.context.config.key_prefix
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield this beat's own metrics, and while it leads those of its schedule."""
-        yield from self._own()
-        yield from self._reached()
-        yield from self._shared()
-
-    # What this beat has counted
-
-    def _own(self) -> Iterator[Metric]:
-        meter = self._beat.counts
-        if not isinstance(meter, Meter):
-            return
-        yield self._family("dispatched", meter.dispatched.copy())
-        refusals = {**meter.refusals, "broker_away": self._beat.broker.failed_tries}
-        yield self._family("refused", _by_one(refusals))
-        yield self._family("skipped", _by_one(meter.skips))
-        yield self._family("claims", _by_one(meter.claims))
-        yield self._family("claimed_entries", {(): meter.claimed_entries})
-        yield self._family("fenced", {(): meter.fenced})
-        yield self._family("wakeups", _by_one(meter.wakeups))
-        yield self._histogram("lateness_seconds", {(): meter.all_lateness})
-        yield self._histogram("pass_seconds", {(): meter.passes})
-        if meter.last_pass is not None:
-            yield self._family("last_pass_timestamp_seconds", {(): meter.last_pass})
-
-    # What this beat sees
-
-    def _reached(self) -> Iterator[Metric]:
-        beat = self._beat
-        leads = beat.leadership.may_send
-        if beat.leadership.has_lock:
-            yield self._family("leader", {(): leads})
-        yield self._family("lead_changes", _by_one(beat.leadership.changes))
-        yield self._family("redis_up", {(): not beat.outage.is_on})
-        # A standby asks only whether the broker can be reached.
-        is_refused = beat.broker.is_unavailable or (leads and beat.broker.acceptance.is_refusing)
-        yield self._family("broker_up", {(): not is_refused})
-        errors = {**dict.fromkeys(KINDS, 0), **beat.context.redis.errors}
-        yield self._family("redis_errors", _by_one(errors))
-        if leads and beat.clock.offset is not None:
-            yield self._family("clock_offset_seconds", {(): beat.clock.offset})
-        facts = beat.heartbeat.versions
-        yield self._family("info", {(facts["version"], facts["celery"], self._schedule, beat.heartbeat.server): 1})
-
-    # What Redis says, while this beat leads
-
-    def _shared(self) -> Iterator[Metric]:
-        if not self._beat.leadership.may_send or self._beat.outage.is_on:
-            self._measured.drop()
-            self._of_entries.drop()
-            return
-        yield from super().collect()
-        if (due := self._beat.due_runs.counted) is not None:
-            yield self._family("runs_due", due)
-
-
-def _by_one(values: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+def by_one(values: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    """Return values by their only label."""
     return {(label,): value for label, value in values.items()}
 
 

@@ -6,14 +6,15 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from http import HTTPStatus
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from redisbeater.config.settings import Config
 from redisbeater.log_lines import get_logger
-from redisbeater.model.run import read_count
-from redisbeater.observe.server import HTTPAnswer, Ping, ProbeServer, Route, Verdicts, answer_of
 from redisbeater.parts import BeatParts
-from redisbeater.sending.counts import Meter
+
+if TYPE_CHECKING:
+    from redisbeater.observe.server import Ping, ProbeServer
 
 logger = get_logger(__name__)
 
@@ -93,12 +94,6 @@ class Systemd:
             logger.debug("systemd was not notified: %s", exc)
 
 
-_NO_METRICS = HTTPAnswer(
-    status=HTTPStatus.NOT_IMPLEMENTED,
-    body=b"no metrics: pip install 'redisbeater[metrics]' where beat runs, and start beat again\n",
-)
-
-
 class Observer:
     """The server of probes and metrics, the heartbeat file, the messages to systemd and the ping of one beat.
 
@@ -107,26 +102,32 @@ class Observer:
 
     def __init__(self, beat: BeatParts) -> None:
         self._beat = beat
-        self._verdicts = Verdicts(beat)
         self._server: ProbeServer | None = None
         self._ping: Ping | None = None
-        self._file = HeartbeatFile(None)
         self._systemd = Systemd({})
 
     def start(self) -> None:
         """Begin: called once, in the process in which beat runs, when its service begins."""
         config = self._beat.context.config
-        self._file = HeartbeatFile(config.heartbeat_file)
         self._systemd = Systemd(os.environ)
-        self._beat.passes.on_end += [self._file.touch, self._systemd.alive]
+        self._beat.passes.on_end += [HeartbeatFile(config.heartbeat_file).touch, self._systemd.alive]
+        if config.http is not None or config.ping_url is not None:
+            self._start_answers(config)
+        self._systemd.ready()
+
+    def _start_answers(self, config: Config) -> None:
+        """Begin to answer probes and to ask for the URL; few beats do, so others load nothing of it."""
+        from redisbeater.observe.routes import routes_of
+        from redisbeater.observe.server import Ping, ProbeServer, Verdicts
+
+        verdicts = Verdicts(self._beat)
         if config.http is not None:
-            self._server = ProbeServer(config.http, self._routes())
+            self._server = ProbeServer(config.http, routes_of(self._beat, verdicts))
             self._server.start()
         if config.ping_url is not None:
             leadership = self._beat.leadership
-            self._ping = Ping(config.ping_url, config.ping_interval, lambda: leadership.may_send, self._verdicts.health)
+            self._ping = Ping(config.ping_url, config.ping_interval, lambda: leadership.may_send, verdicts.health)
             self._ping.start()
-        self._systemd.ready()
 
     def end(self) -> None:
         """Stop what was started; waits for nothing."""
@@ -135,22 +136,3 @@ class Observer:
             self._ping.end()
         if self._server is not None:
             self._server.end()
-
-    def _routes(self) -> dict[str, Route]:
-        return {"/live": self._live, "/health": self._health, "/metrics": self._metrics()}
-
-    def _live(self, query: Mapping[str, str]) -> HTTPAnswer:
-        return answer_of(self._verdicts.live(), query)
-
-    def _health(self, query: Mapping[str, str]) -> HTTPAnswer:
-        most = read_count(query.get("max_failed"))
-        return answer_of(self._verdicts.health(strict=query.get("strict") == "1", max_failed=most), query)
-
-    def _metrics(self) -> Route:
-        """Return the handler of ``/metrics``, or one that says which package to install."""
-        if not isinstance(self._beat.counts, Meter):
-            return lambda query: _NO_METRICS
-        from redisbeater.observe.metrics import create_registry, exposition_of
-
-        registry = create_registry(self._beat)
-        return lambda query: exposition_of(registry)

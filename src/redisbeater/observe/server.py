@@ -17,7 +17,6 @@ from datetime import timedelta
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -249,6 +248,10 @@ def answer_of(verdict: Verdict, query: Mapping[str, str]) -> HTTPAnswer:
     return HTTPAnswer(status=status, body=f"{verdict.sentence}\n".encode("utf-8", "backslashreplace"))
 
 
+#: Seconds from one try to have the address of the server to the next.
+TRY_SECONDS = 1.0
+
+
 class ProbeServer:
     """Serves routes at an address.
 
@@ -261,28 +264,48 @@ class ProbeServer:
         self._address = address
         self._routes = routes
         self._server: _ProbeHTTPServer | None = None
+        self._ended = threading.Event()
+        self._problem = ""
 
     def start(self) -> None:
-        """Begin to serve. A port that is taken is logged, and beat goes on without the server."""
+        """Begin to serve; a port that another program has is tried again until it is free, by a thread."""
+        if not self._begin():
+            threading.Thread(target=self._try_again, name="redisbeater-http-again", daemon=True).start()
+
+    def _try_again(self) -> None:
+        while not self._ended.wait(TRY_SECONDS) and not self._begin():
+            pass
+
+    def _begin(self) -> bool:
+        """Begin to serve, and return whether that was possible. What keeps it from that is logged once."""
         host, port = address_of(self._address)
         try:
             self._server = _ProbeHTTPServer(host, port, self._routes)
         except OSError as exc:
+            self._report(str(exc))
+            return False
+        threading.Thread(target=self._server.serve, name="redisbeater-http", daemon=True).start()
+        logger.info("serving %s at %s", ", ".join(self._routes), self._address)
+        if self._ended.is_set():  # meanwhile
+            self.end()
+        return True
+
+    def _report(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
             logger.error(
-                "cannot serve probes and metrics at redisbeater_http = %r: %s; beat runs without them; "
+                "cannot serve probes and metrics at redisbeater_http = %r: %s; beat runs without them and tries again; "
                 "set another port or end the program that has it",
                 self._address,
-                exc,
+                problem,
             )
-            return
-        Thread(target=self._server.serve, name="redisbeater-http", daemon=True).start()
-        logger.info("serving %s at %s", ", ".join(self._routes), self._address)
 
     def end(self) -> None:
         """Stop serving, within half a second; does not wait for that."""
+        self._ended.set()
         server, self._server = self._server, None
         if server is not None:
-            Thread(target=server.shutdown, name="redisbeater-http-end", daemon=True).start()
+            threading.Thread(target=server.shutdown, name="redisbeater-http-end", daemon=True).start()
 
 
 class _ProbeHTTPServer(socketserver.ThreadingMixIn, HTTPServer):

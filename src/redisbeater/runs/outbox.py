@@ -33,7 +33,7 @@ class Report:
     """Something to write: a call of the store, which handles the answer too."""
 
     write: Callable[[], None]
-    is_over: threading.Event = field(default_factory=threading.Event)
+    is_over: threading.Event = field(default_factory=lambda: threading.Event())
 
 
 class Outbox:

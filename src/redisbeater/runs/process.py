@@ -19,7 +19,6 @@ from celery.exceptions import Ignore
 
 from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
-from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import FINAL, Run, State
@@ -177,7 +176,7 @@ class Process:
     @classmethod
     def _of_settings(cls, app: Celery) -> Process | None:
         try:
-            return cls(Context.of(app).config)
+            return cls(Config.from_app(app))
         except ImproperlyConfigured as exc:
             logger.error("runs are not reported, correct the settings and restart the worker: %s", exc)
             return None

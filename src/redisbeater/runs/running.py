@@ -144,7 +144,7 @@ class Running:
     is_to_stop: bool = False
     is_published_again: bool = False
     is_released: bool = False
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
     #: When its lease ends and when it was renewed last, by the clock of this host, which runs on while the process is
     #: stopped and while the host is suspended.
     lease_end: float = field(init=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,11 +13,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
 from itertools import count
-from threading import Event
 from typing import Any
 
 from redis.exceptions import NoScriptError
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
@@ -27,7 +27,7 @@ from redisbeater.store.failure import CLIENT_ERRORS, is_transient, kind_of, righ
 from redisbeater.store.keys import ABSENT
 
 #: Is set once nobody waits for what runs in this context; None: it goes on to its end, whoever waits.
-cancelled: ContextVar[Event | None] = ContextVar("cancelled", default=None)
+cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 def end_if_cancelled() -> None:
@@ -142,6 +142,9 @@ local COUNTED = {{{", ".join(f"'n.{word}'" for word in COUNTED)}}}
 #: How long a call is retried: long enough for a restart of the server, far below the lock's timeout.
 RETRY_SECONDS = 3.0
 
+#: How often it is tried at most: more often than fits into that time, unless a test has frozen the clock.
+MOST_TRIES = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class UndoScript:
@@ -164,7 +167,7 @@ class Connection:
         self.fixed_now = ""
         self._attempts = Retrying(
             retry=retry_if_exception(is_transient),
-            stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0),
+            stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0) | stop_after_attempt(MOST_TRIES),
             wait=wait_random_exponential(multiplier=0.05, max=1),
             reraise=True,
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from redis.exceptions import TimeoutError
 
+from redisbeater.clock import host_seconds
 from redisbeater.store.connection import Connection
 from redisbeater.store.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
@@ -72,14 +73,14 @@ class Notifier:
         Raises:
             StoreUnavailable, StoreError: as for :meth:`wait`.
         """
-        deadline = time.monotonic() + timeout
-        while (remaining := deadline - time.monotonic()) > 0:
+        deadline = host_seconds() + timeout
+        while (remaining := deadline - host_seconds()) > 0:
             if LOCK_RELEASED in self.wait(remaining):
                 return
 
     def _messages(self, timeout: float) -> Iterator[tuple[str, str]]:
-        deadline, has_read = time.monotonic() + timeout, False
-        while (remaining := deadline - time.monotonic()) > 0:
+        deadline, has_read = host_seconds() + timeout, False
+        while (remaining := deadline - host_seconds()) > 0:
             message, has_read = self._subscription.get_message(timeout=remaining), True
             if message is not None:
                 yield message["channel"], message["data"]
@@ -89,8 +90,8 @@ class Notifier:
                 self._silence.check(self._subscription)
             return
         # Collect the rest of a burst, but not for longer: changes may never stop.
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
+        deadline = host_seconds() + DRAIN_SECONDS
+        while host_seconds() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
             yield message["channel"], message["data"]
 
     def close(self) -> None:

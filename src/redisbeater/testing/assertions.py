@@ -19,7 +19,9 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import as_schedule, as_task, for_entry, task_advice
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.schedules import Timetable, cron, describe
+from redisbeater.schedules.cron_expression import cron
+from redisbeater.schedules.kinds import describe
+from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.schedule import read_moment, store_declared

@@ -272,7 +272,6 @@ def own_schedule(app: Celery, redis_url: str) -> Iterator[str]:
     own = {**_OF_ANOTHER_SERVER, "redisbeater_redis_url": redis_url, "redisbeater_key_prefix": prefix}
     before = {name: app.conf[name] for name in own if name in app.conf}
     app.conf.update(own)
-    Context.forget(app)
     try:
         yield prefix
     finally:
@@ -280,4 +279,3 @@ def own_schedule(app: Celery, redis_url: str) -> Iterator[str]:
         for name in own.keys() - before.keys():
             app.conf.pop(name)
         app.conf.update(before)
-        Context.forget(app)

@@ -19,9 +19,8 @@ from redisbeater.model.fields import FIELDS as ENTRY_FIELDS
 from redisbeater.model.fields import Duration, Time
 from redisbeater.model.options import OptionRules, decoded_options
 from redisbeater.model.passed_values import as_schedule, unknown_field
-from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.crontab_text import PATH
-from redisbeater.schedules.kinds import SCHEDULE_WORDS, comparable, kind_of
+from redisbeater.schedules.kinds import SCHEDULE_WORDS, ScheduleCodec, comparable, kind_of
 from redisbeater.schedules.zones import moment_of, moment_text, read_zone
 from redisbeater.times import read_duration
 

@@ -16,10 +16,10 @@ from redisbeater.display import shown
 from redisbeater.management.migration.candidate import Candidate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.schedules import ScheduleCodec, Timetable
 from redisbeater.schedules.english import join_words, zone_text
-from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.kinds import ScheduleCodec, kind_of
 from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import Shift, shifts_between
 from redisbeater.times import date_words
 

@@ -30,7 +30,7 @@ from redisbeater.management.migration.candidate import (
     fire_times,
     on_clock,
 )
-from redisbeater.schedules import clocked
+from redisbeater.schedules.interval import clocked
 from redisbeater.schedules.zones import zone_name
 from redisbeater.store import pages
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import json_fields, quoted
 from redisbeater.editing.edit import Author
@@ -115,12 +116,12 @@ def send_backfill(
         kind=Kind.BACKFILL,
         version=stored.version,
     )
-    began, missing = time.monotonic(), planned.missing
+    began, missing = host_seconds(), planned.missing
     before = dict(zip(planned.fire_times, (_before(context, stored, planned.fire_times), *planned.fire_times)))
     try:
         for number, fire_time in enumerate(missing):
             if rate is not None:
-                time.sleep(max(began + number / rate - time.monotonic(), 0))
+                time.sleep(max(began + number / rate - host_seconds(), 0))
             planned.sent[fire_time] = _send(caller, stored, fire_time, Span(before[fire_time]), errand)
             if progress is not None:
                 progress(number + 1)

@@ -12,6 +12,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, json_fields, json_form, quoted
 from redisbeater.editing.stored_entry import stored_definition
@@ -415,7 +416,7 @@ LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS = 1.0, 0.05
 def deadline_of(timeout: float | timedelta | None) -> float:
     """Return when a time-out is over by the monotonic clock, or infinity for None."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    return math.inf if seconds is None else time.monotonic() + seconds
+    return math.inf if seconds is None else host_seconds() + seconds
 
 
 def wait_for_end(
@@ -441,7 +442,7 @@ def wait_for_end(
         while True:
             if progress is not None:
                 progress(shown_run(context, run))
-            left = deadline - time.monotonic()
+            left = deadline - host_seconds()
             if run.is_final or left <= 0:
                 return shown_run(context, run)
             wait_for_event(events, min(left, LONGEST_LOOK_SECONDS))
@@ -468,7 +469,7 @@ def wait_on(outage: StoreUnavailable, run_id: str, deadline: float, *, is_first:
     Raises:
         StoreUnavailable: the deadline is over, and nobody knows whether the run has ended.
     """
-    if time.monotonic() >= deadline:
+    if host_seconds() >= deadline:
         raise outage
     if is_first:
         logger.warning("still waiting for the end of run %s: %s", run_id, outage)
@@ -476,9 +477,9 @@ def wait_on(outage: StoreUnavailable, run_id: str, deadline: float, *, is_first:
 
 def wait_for_event(events: Notifier, seconds: float) -> None:
     """Wait until a run has changed, ``seconds`` at most; a busy schedule cannot make the waits arbitrarily short."""
-    until = time.monotonic() + seconds
+    until = host_seconds() + seconds
     try:
         events.wait(seconds)
         time.sleep(min(SHORTEST_LOOK_SECONDS, seconds))
     except StoreError:
-        time.sleep(max(until - time.monotonic(), 0))
+        time.sleep(max(until - host_seconds(), 0))

@@ -17,6 +17,7 @@ from typing import Any
 from celery.beat import Scheduler
 
 from redisbeater.broker.broker import Broker
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.editing.edit import Author
@@ -166,14 +167,14 @@ def _reserve(context: Context, run: RedisScheduleEntry, errand: SendRequest, now
         queue=context.task_options.routed_queue(run.task, run.args, run.kwargs, run.options),
         is_alone=errand.overlap is not Overlap.ALLOW,
     )
-    deadline = time.monotonic() + CLAIMED_SECONDS
+    deadline = host_seconds() + CLAIMED_SECONDS
     while True:
         reservation = context.redis.runs.reserve(new, errand.overlap.value)
         if reservation.outcome in ("RESERVED", "BUFFERED", "KNOWN"):
             return reservation
         if reservation.outcome == "BUSY":
             raise _busy(context, run.name, errand.overlap, reservation.active)
-        if time.monotonic() > deadline:
+        if host_seconds() > deadline:
             raise RunActive(f"a beat is sending a run of {quoted(run.name)}; try again in a moment")
         time.sleep(ASK_AGAIN_SECONDS)
 
@@ -264,7 +265,7 @@ class Triggers:
         words = shown(", ".join(f"{key} {text}" for key, text in texts.items()), MOST_WORDS)
         digest = hashlib.sha256(json_text.canonical(asked).encode()).hexdigest()
         lease = 2 * self._context.config.publish_timeout + CLAIMED_SECONDS + SENDING_SECONDS
-        deadline = time.monotonic() + 2 * lease
+        deadline = host_seconds() + 2 * lease
         while True:
             word, known = self._context.redis.triggers.begin(task_id, digest, words, token=token, lease=lease)
             if word == "TAKEN":
@@ -274,7 +275,7 @@ class Triggers:
                 raise InvalidEntry("$.task_id", f"{problem}; pass another one")
             if word != "WAIT":
                 return word == "SEND"
-            if time.monotonic() > deadline:
+            if host_seconds() > deadline:
                 raise RunActive(f"another call is sending run {task_id}; try again in a moment", runs=(task_id,))
             time.sleep(ASK_AGAIN_SECONDS)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from celery import Celery
 
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import json_fields, quoted, shown
 from redisbeater.editing.edit import Author
@@ -74,7 +75,7 @@ def stop_run(context: Context, run_id: str, author: Author) -> Stopped:
         why = "it had not been sent, and never will be" if waited else "it has ended"
         return _stopped(context, "REVOKED" if run.state is State.REVOKED else "CANNOT", run, why)
     logger.info("run %s of entry %r is asked to stop by %s", run.id, run.name, author.by)
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = host_seconds() + WAIT_SECONDS
     refusal = _revoke(context.app, run, context.config.stop_signal)
     return _after(context, run, refusal, deadline)
 
@@ -100,7 +101,7 @@ def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
 
 def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped:
     """Wait for the end of a run that was asked to stop, and say what is known then."""
-    while time.monotonic() < deadline:
+    while host_seconds() < deadline:
         try:
             run = context.redis.runs.run(run.id) or run
         except StoreError:
