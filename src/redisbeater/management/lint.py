@@ -114,8 +114,9 @@ class Linter:
                     self._look_at(snapshot, runs[snapshot.name])
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
-        self._check_eviction()
+        self._check_server()
         status, _ = read_overview(context)
+        self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
         if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
             self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
@@ -209,7 +210,11 @@ class Linter:
             text = f"RedBeat cannot read {', '.join(lacks)}, and may stop at it: delete it before you go back"
             self._findings.append(Finding.of("no-redbeat", snapshot.name, text))
 
-    def _check_eviction(self) -> None:
+    def _check_server(self) -> None:
+        """Add what the server may do to the schedule: evict it, or lose it with a restart."""
+        if (facts := self._context.redis.server_facts()).has_log is False and facts.has_snapshots is False:
+            text = "Redis writes nothing to its disk, and a restart of it loses the schedule; set appendonly yes"
+            self._findings.append(Finding.of("no-persistence", "", text))
         policy = self._context.redis.eviction_policy()
         if policy is not None and policy.startswith("allkeys"):
             text = f"maxmemory-policy {policy}: Redis may evict the schedule; set maxmemory-policy noeviction"

@@ -50,6 +50,7 @@ from redisbeater.store.claim import (
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
+from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
@@ -184,6 +185,7 @@ class RedisSchedule:
         self.triggers = TriggerKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
+        self.incidents = IncidentKeys(self._connection, self.keys)
         self.runs = RunStore(self._connection, self.keys, config)
 
     # What beat does with due entries
@@ -596,6 +598,7 @@ class RedisSchedule:
 
     def restore_identity(self, identity: str) -> None:
         """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
+        self.incidents.allow_identity(identity)
         self._connection.call(lambda client: client.set(self.keys.id, identity))
 
     def leader(self) -> str:
