@@ -12,6 +12,7 @@ from redisbeater.beat.loss import Loss
 from redisbeater.beat.monitor import Monitor
 from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.repair import ForeignKeys, Repair
+from redisbeater.beat.unstored import Unstored
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
@@ -53,6 +54,7 @@ class BeatParts:
         self.log = log = ScheduleLog(redis)
         # Lead
         self.leadership = Leadership(lock, context, log)
+        self.unstored = Unstored(context)
         self.foreign_keys = ForeignKeys(redis)
         self.zone_change = ZoneChange(context)
         self.repair = Repair(context, self.foreign_keys)

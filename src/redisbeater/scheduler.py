@@ -221,6 +221,7 @@ class RedisScheduler(Scheduler):
         beat = self._beat
         beat.heartbeat.stand_by()
         beat.loss.step(leads=False)
+        beat.unstored.step(beat.leadership.other_application.leader)
         beat.zone_change.compare_as_standby()
         beat.broker.retry_for_standby()
         delay = min(beat.max_wait, beat.leadership.free_in + EXPIRY_MARGIN_SECONDS)
@@ -381,7 +382,13 @@ class RedisScheduler(Scheduler):
         self._is_closing = self._has_ended = True
         try:
             if not beat.outage.is_on:
-                close_within(CLOSE_SECONDS, self._finish_dispatch, beat.leadership.resign, beat.heartbeat.end)
+                close_within(
+                    CLOSE_SECONDS,
+                    self._finish_dispatch,
+                    beat.leadership.resign,
+                    beat.unstored.forget,
+                    beat.heartbeat.end,
+                )
             beat.notifier.close()
             beat.broker.close()
             self._observer.end()

@@ -15,9 +15,10 @@ from redisbeater.broker.connection import ANOTHER_SERVER, IN_ONE_STEP, SWITCHED_
 from redisbeater.config.settings import redbeat_prefix
 from redisbeater.context import Context
 from redisbeater.display import json_fields, printable_json, shown
+from redisbeater.editing.declared import other_leader, unstored_declarations
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
@@ -37,6 +38,7 @@ from redisbeater.management.lint_rules import (
     overlapping,
     redbeat_lacks,
 )
+from redisbeater.management.pausing import beats_of
 from redisbeater.management.registered import import_tasks, is_registered
 from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.runs.results import Ends, Result, result_of
@@ -115,6 +117,7 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_server()
+        self._check_declared(reports)
         status, _ = read_overview(context)
         self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
         if not status.workers_report:
@@ -209,6 +212,13 @@ class Linter:
         if lacks := redbeat_lacks(data):
             text = f"RedBeat cannot read {', '.join(lacks)}, and may stop at it: delete it before you go back"
             self._findings.append(Finding.of("no-redbeat", snapshot.name, text))
+
+    def _check_declared(self, reports: Mapping[str, Mapping[str, str]]) -> None:
+        """Add what this app declares and nobody stores, before a beat of it has reported that."""
+        context = self._context
+        if (leader := other_leader(context, beats_of(context.redis.beats.lines()))) is not None:
+            unstored = unstored_declarations(context, declared_entries(context.app), leader)
+            self._findings += (Finding.of("broken", name, unstored[name]) for name in unstored.keys() - reports.keys())
 
     def _check_server(self) -> None:
         """Add what the server may do to the schedule: evict it, or lose it with a restart."""

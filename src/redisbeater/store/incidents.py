@@ -121,12 +121,12 @@ class IncidentKeys:
         """Return an incident, or None if it is not kept."""
         return self._read([incident_id])[0]
 
-    def newest(self, limit: int) -> list[Incident]:
-        """Return the newest incidents."""
+    def newest(self, limit: int, *, only_open: bool = False) -> list[Incident]:
+        """Return the newest incidents, or only those that have not ended."""
         key, found, start = self._keys.incidents, list[Incident](), 0
         while len(found) < limit:
             ids = self._page(key, start)
-            found += filter(None, self._read(ids))
+            found += (each for each in self._read(ids) if each is not None and (each.is_open or not only_open))
             if len(ids) < PAGE:
                 break
             start += PAGE

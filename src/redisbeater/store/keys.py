@@ -141,6 +141,8 @@ class Keys:
         self.incidents = f"{prefix}:incidents"
         self.current = f"{prefix}:current"
         self.events = f"{prefix}:events"
+        #: The keys of incidents, without which beat does all of its other work.
+        self.of_incidents = (self.incidents, self.current)
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)

@@ -12,15 +12,16 @@
 -- ARGV[2] prefix     text: the key of an incident, without its id
 -- ARGV[3] keep       milliseconds for which an incident is kept after its end
 -- ARGV[4] again      seconds after its end in which it is opened again
--- ARGV[5] fact       JSON: to open: {id: of a new incident, kind, entry, why, fingerprint, count: entries that there
+-- ARGV[5] text       JSON: to open: {id: of a new incident, kind, entry, why, fingerprint, count: entries that there
 --                    were, identity: that of the schedule then, or members: keys of entries without a hash, first: what
 --                    is known, an object}; to close: {kind, entry}; to acknowledge: {id, ack: text, closes: whether it
 --                    ends with that}
 -- Returns {word, id, count, left}: 'OPENED', 'KNOWN': it is recorded, 'UNTRUE': it is not so, 'CLOSED', 'OPEN',
 --      'ACKNOWLEDGED' or 'MISSING'; how many entries there were, and how many there are, as texts
 local incidents, current, schedule, id, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local verb, prefix, keep, again, fact = ARGV[1], ARGV[2], ARGV[3], ARGV[4], cjson.decode(ARGV[5])
+local verb, prefix, keep, again, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
+local fact = cjson.decode(text)
 local now, left = server_time(), redis.call('ZCARD', schedule)
 local place = (fact.kind or '') .. ' ' .. (fact.entry or '')
 
