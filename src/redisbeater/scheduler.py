@@ -214,6 +214,7 @@ class RedisScheduler(Scheduler):
         beat.loss.look(leads=True)  # before static entries are stored again
         beat.zone_change.begin()
         self.setup_schedule()
+        beat.loss.look(leads=True)
         beat.repair.begin()
         return beat.broker.how_runs_leave()
 

@@ -90,6 +90,20 @@ def test_a_flush_opens_an_incident_that_says_how_many_entries_there_were(
     ]
 
 
+def test_static_entries_that_beat_has_just_stored_count(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    app = make_app(beat_schedule={"nightly": {"task": "proj.clean", "schedule": 3600.0}})
+    scheduler = make_scheduler(app)
+    scheduler.tick()
+    client.flushdb()
+
+    for _ in range(3):
+        scheduler.tick()
+
+    assert [incident.count for incident in ScheduleStore(app).incidents.list()] == [1]
+
+
 def test_health_status_lint_and_metrics_say_it(lost: tuple[Celery, RedisScheduler]) -> None:
     app, _ = lost
     store = ScheduleStore(app)
