@@ -214,7 +214,6 @@ class RedisScheduler(Scheduler):
         beat.loss.look(leads=True)  # before static entries are stored again
         beat.zone_change.begin()
         self.setup_schedule()
-        beat.loss.look(leads=True)
         beat.repair.begin()
         return beat.broker.how_runs_leave()
 
@@ -295,9 +294,9 @@ class RedisScheduler(Scheduler):
             logger.error(
                 "Redis lost the schedule, or a backup was restored: storing static entries again; see redisbeater list"
             )
-            beat.loss.look(leads=True)
             beat.leadership.restart()
         if self._schedule_id != claim.schedule_id:
+            beat.loss.look(leads=True)
             beat.foreign_keys.check_identity(claim.schedule_id)
         self._schedule_id = claim.schedule_id
         return claim

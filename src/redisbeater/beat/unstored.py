@@ -81,7 +81,7 @@ class Unstored:
             self._context.redis.broken.forget_declaration(name)
 
     def _reports(self) -> Mapping[str, str]:
-        """Return what is reported of this application because nobody stores it: name -> why."""
+        """Return the declarations of this application that are reported so: name -> why."""
         return reported(self._context, {self._context.application})
 
 
