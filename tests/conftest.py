@@ -184,7 +184,7 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
         "log": "list",
         "active": "zset",
         "resend": "zset",
-        **dict.fromkeys(("waiting", "failed", "unstable", "failures"), "zset"),
+        **dict.fromkeys(("waiting", "failed", "unstable", "failures", "incidents"), "zset"),
         **texts,
     }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}

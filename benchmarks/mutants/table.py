@@ -839,6 +839,57 @@ RUNS = (
     ),
 )
 
+LOSS = (
+    Mutant(
+        name="loss-by-identity-alone",
+        path="store/lua/incidents.lua",
+        old="  return left < fact.count and fact.count or nil\n",
+        new="  return fact.count\n",
+        harm="Whoever gives the schedule another identity raises an alarm that it is lost, with every entry in it.",
+        first=("integration/test_schedule_lost.py",),
+    ),
+    Mutant(
+        name="loss-is-not-seen-by-a-standby",
+        path="scheduler.py",
+        old="        beat.loss.step(leads=False)\n",
+        new="",
+        harm="The schedule is lost while the leader hangs, and every probe goes on to say ok.",
+        first=("integration/test_schedule_lost.py",),
+    ),
+    Mutant(
+        name="loss-is-seen-after-static-entries-are-back",
+        path="scheduler.py",
+        old="        beat.loss.look(leads=True)  # before static entries are stored again\n",
+        new="",
+        harm="After a flush the static entries are stored again first, and nobody is told what is missing.",
+        first=("integration/test_schedule_lost.py",),
+    ),
+    Mutant(
+        name="loss-by-a-deleted-hash",
+        path="beat/loss.py",
+        old='if (self._redis.eviction_policy() or "").startswith("allkeys"):',
+        new="if True:",
+        harm="Who deletes the hash of an entry raises an alarm that the schedule is lost.",
+        first=("integration/test_schedule_lost.py",),
+    ),
+    Mutant(
+        name="health-is-quiet-about-a-loss",
+        path="management/status.py",
+        old='        yield "incidents", incident.told\n',
+        new="        pass\n",
+        harm="The schedule was wiped, and health says ok.",
+        first=("integration/test_schedule_lost.py",),
+    ),
+    Mutant(
+        name="foreign-declarations-are-reported-at-once",
+        path="beat/unstored.py",
+        old="if now - since >= PATIENCE_SECONDS and",
+        new="if",
+        harm="A failover between two applications lists entries as broken that their own leader stores a moment later.",
+        first=("integration/test_two_applications.py",),
+    ),
+)
+
 #: All of them, in the order in which a run passes what they break.
 MUTANTS = (
     *CLAIM,
@@ -854,4 +905,5 @@ MUTANTS = (
     *QUARANTINE,
     *PAUSE,
     *RUNS,
+    *LOSS,
 )

@@ -10,6 +10,7 @@
     ├── EntryNotFound          (also KeyError)       no entry of that name
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── RunNotFound            (also KeyError)       no run of that id is kept, or several may be meant
+    ├── IncidentNotFound       (also KeyError)       no incident of that id is kept
     ├── EditConflict                                 other writers kept changing the entry
     ├── SendFailed                                   the broker did not take a run that a program triggered
     ├── RunActive                                    a run is active, or is being sent
@@ -38,6 +39,7 @@ __all__ = (
     "EntryNotFound",
     "FormatTooNew",
     "ImproperlyConfigured",
+    "IncidentNotFound",
     "InvalidEntry",
     "LockNotOwnedError",
     "MayNotLead",
@@ -178,6 +180,13 @@ class RunNotFound(RedisBeaterError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr
         return self.problem
+
+
+class IncidentNotFound(RedisBeaterError, KeyError):
+    """No incident of that id is kept."""
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return f"no incident {quoted(self.args[0])} is kept; celery redisbeater incidents lists them"
 
 
 class SendFailed(RedisBeaterError):

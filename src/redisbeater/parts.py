@@ -8,9 +8,11 @@ from typing import Any
 from redisbeater.beat.due_runs import DueRuns
 from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
 from redisbeater.beat.leadership import Leadership, ScheduleLog
+from redisbeater.beat.loss import Loss
 from redisbeater.beat.monitor import Monitor
 from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.repair import ForeignKeys, Repair
+from redisbeater.beat.unstored import Unstored
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
@@ -52,6 +54,7 @@ class BeatParts:
         self.log = log = ScheduleLog(redis)
         # Lead
         self.leadership = Leadership(lock, context, log)
+        self.unstored = Unstored(context)
         self.foreign_keys = ForeignKeys(redis)
         self.zone_change = ZoneChange(context)
         self.repair = Repair(context, self.foreign_keys)
@@ -78,6 +81,7 @@ class BeatParts:
         self.clock = ServerClock()
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
         self.heartbeat.other_rules = lambda: self.zone_change.other_rules
+        self.loss = Loss(context, log, self.heartbeat.token)
         # After each claim, and between two
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)

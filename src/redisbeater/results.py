@@ -10,6 +10,7 @@ from redisbeater.management.bulk import Bulk, Outcome
 from redisbeater.management.edit_report import EditReport
 from redisbeater.management.files.export import FileEntry
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
+from redisbeater.management.incidents.room import AsyncIncidents, Incidents
 from redisbeater.management.lint_rules import Finding
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.runs.backfill import Backfill
@@ -21,6 +22,7 @@ from redisbeater.management.simulation import Band, Simulation
 from redisbeater.management.status import Health, LastHour, Server, Status
 from redisbeater.management.why.facts import Answer, Evidence
 from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing, Score
 from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
@@ -31,6 +33,7 @@ __all__ = (
     "Answer",
     "Applied",
     "AsyncBulk",
+    "AsyncIncidents",
     "Backfill",
     "Band",
     "BeatLine",
@@ -50,6 +53,8 @@ __all__ = (
     "Finding",
     "Health",
     "HistoryPage",
+    "Incident",
+    "Incidents",
     "Kind",
     "LastHour",
     "Late",

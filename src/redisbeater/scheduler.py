@@ -164,6 +164,7 @@ class RedisScheduler(Scheduler):
         except MayNotLead as exc:
             beat.leadership.refuse(exc)
             return self._stand_by()
+        beat.loss.step(leads=True)
         beat.repair.step(self.setup_schedule)
         beat.monitor.step()
         beat.edits.step()
@@ -210,6 +211,7 @@ class RedisScheduler(Scheduler):
         self._look_at = 0.0
         beat.heartbeat.server = redis.server()
         check_eviction(redis, self._context.config.key_expiry_check)
+        beat.loss.look(leads=True)  # before static entries are stored again
         beat.zone_change.begin()
         self.setup_schedule()
         beat.repair.begin()
@@ -218,6 +220,8 @@ class RedisScheduler(Scheduler):
     def _stand_by(self) -> float:
         beat = self._beat
         beat.heartbeat.stand_by()
+        beat.loss.step(leads=False)
+        beat.unstored.step(beat.leadership.other_application.leader)
         beat.zone_change.compare_as_standby()
         beat.broker.retry_for_standby()
         delay = min(beat.max_wait, beat.leadership.free_in + EXPIRY_MARGIN_SECONDS)
@@ -285,12 +289,15 @@ class RedisScheduler(Scheduler):
         beat.clock.observe(claim.now, asked_at=claim.asked_at)
         if claim.removed or claim.misnamed:
             report_members(claim, self._context.redis.keys)
+        if claim.removed:
+            beat.loss.claimed(claim)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error(
                 "Redis lost the schedule, or a backup was restored: storing static entries again; see redisbeater list"
             )
             beat.leadership.restart()
         if self._schedule_id != claim.schedule_id:
+            beat.loss.look(leads=True)
             beat.foreign_keys.check_identity(claim.schedule_id)
         self._schedule_id = claim.schedule_id
         return claim
@@ -376,7 +383,13 @@ class RedisScheduler(Scheduler):
         self._is_closing = self._has_ended = True
         try:
             if not beat.outage.is_on:
-                close_within(CLOSE_SECONDS, self._finish_dispatch, beat.leadership.resign, beat.heartbeat.end)
+                close_within(
+                    CLOSE_SECONDS,
+                    self._finish_dispatch,
+                    beat.leadership.resign,
+                    beat.unstored.forget,
+                    beat.heartbeat.end,
+                )
             beat.notifier.close()
             beat.broker.close()
             self._observer.end()

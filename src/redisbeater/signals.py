@@ -48,6 +48,8 @@ __all__ = (
     "redis_back",
     "broker_away",
     "broker_back",
+    "incident_opened",
+    "incident_closed",
 )
 
 
@@ -223,3 +225,13 @@ broker_away = _Signal("broker_away", "seconds", "error")
 #:
 #: ``seconds``: how long it was away. ``error``: why it was, as text.
 broker_back = _Signal("broker_back", "seconds", "error")
+
+#: Something does not do what it promises: an incident begins, or begins again. In the beat that recorded it.
+#:
+#: ``incident_id``: its id. ``kind``: what is wrong: ``"schedule_lost"``. ``entry``: the entry; empty: the schedule.
+incident_opened = _Signal("incident_opened", "incident_id", "kind", "entry")
+
+#: An incident is over. In the beat that recorded it, or in the process that acknowledged it.
+#:
+#: ``incident_id``, ``kind``, ``entry``: as of :data:`incident_opened`.
+incident_closed = _Signal("incident_closed", "incident_id", "kind", "entry")

@@ -144,6 +144,18 @@ class Faults:
         self.broker = self.restart(self.broker)
         wait_until(lambda: scrape(self.port).value("broker_up") == 1, "the broker to be back")
 
+    def lose_the_schedule(self) -> None:
+        lines = set[datetime]()  # beat writes its line and looks at the schedule every five seconds
+
+        def has_looked() -> bool:
+            lines.update(beat.last_pass for beat in self.store.status().beats)
+            return len(lines) >= 3
+
+        wait_until(has_looked, "beat to look at the schedule")
+        self.client.flushdb()
+        is_lost = self.shown(lambda found: found.value("incidents", kind="schedule_lost") == 1)
+        self.fires("schedule lost", is_lost, "Incident")
+
     def stop_redis(self) -> None:
         stop(self.redis.process)
         is_down = self.shown(lambda found: (found.value("leader"), found.value("redis_up")) == (0, 0))
@@ -168,8 +180,9 @@ def test_each_fault_fires_its_alerts_and_no_others(tmp_path: Path) -> None:
         faults.list_a_run_that_waits()
         faults.pause()
         faults.stop_the_broker()
+        faults.lose_the_schedule()
         faults.stop_redis()
         faults.kill_beat()
 
-    assert len(faults.scenarios) == 9
+    assert len(faults.scenarios) == 10
     assert rule_test.run(ALERTS, faults.scenarios, PREFIX, tmp_path) == ""

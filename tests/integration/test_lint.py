@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +30,14 @@ def vienna(make_app: Callable[..., Celery]) -> Celery:
     app = make_app("shop", timezone="Europe/Vienna")
     app.task(name="t", shared=False)(anything)
     return app
+
+
+@pytest.fixture(autouse=True)
+def persistent(client: redis.Redis) -> Iterator[None]:
+    """Let the server tell that it makes snapshots, once in a day."""
+    client.config_set("save", "86400 1000000000")
+    yield
+    client.config_set("save", "")
 
 
 @pytest.fixture
@@ -228,6 +236,29 @@ def test_hints_count_if_strict(run: Callable[..., Result], vienna: Celery) -> No
 
     assert lax.stdout.startswith("hint  sentry-interval  hourly  ")
     assert (lax.exit_code, strict.exit_code) == (0, 1)
+
+
+def test_a_server_that_writes_nothing_to_its_disk_is_found(vienna: Celery, client: redis.Redis) -> None:
+    client.config_set("save", "")
+
+    (finding,) = ScheduleStore(vienna).lint()
+
+    assert (finding.rule, finding.severity, finding.name) == ("no-persistence", "warning", "")
+    assert "set appendonly yes" in finding.text
+
+
+def test_of_a_server_that_does_not_tell_there_is_no_finding(
+    make_app: Callable[..., Celery], client: redis.Redis
+) -> None:
+    """As hosted ones do, which refuse CONFIG."""
+    client.config_set("save", "")
+    client.execute_command("ACL", "SETUSER", "hosted", "on", "nopass", "~*", "&*", "+@all", "-config")
+    try:
+        app = make_app(redisbeater_redis_options={"username": "hosted", "password": "x"})
+
+        assert ScheduleStore(app).lint() == []
+    finally:
+        client.execute_command("ACL", "DELUSER", "hosted")
 
 
 def test_a_server_that_may_evict_is_found(run: Callable[..., Result], vienna: Celery, client: redis.Redis) -> None:

@@ -94,6 +94,8 @@ class OtherApplication:
         self._context = context
         #: The leader whose application is known; empty: that of none.
         self._leader = ""
+        #: The line of a leader of another application; None: none leads.
+        self.leader: BeatLine | None = None
 
     def report(self, leader: str) -> None:
         """Log, once for each leader, that it belongs to another application; it may not have said so yet.
@@ -102,6 +104,7 @@ class OtherApplication:
         """
         if leader in ("", self._leader):
             return
+        self.leader = None
         with suppress(StoreError):  # a beat that may not ask stands by all the same
             line = BeatLine.from_text(leader, self._context.redis.beats.lines().get(leader, ""))
             if line is not None:
@@ -112,6 +115,7 @@ class OtherApplication:
         ours = shown(self._context.application)
         if line.application in ("", ours):
             return
+        self.leader = line
         logger.warning(
             "the leader %s is a beat of application %r, this one is of %r: that beat sends all entries, by the routes "
             "and to the broker of its own application, and stores no static entries of %r; "

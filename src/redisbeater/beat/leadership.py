@@ -104,7 +104,7 @@ class Leadership:
         self._log = log
         self._lock = lock
         self._command_line = context.redis.command_line
-        self._other_application = OtherApplication(context)
+        self.other_application = OtherApplication(context)
         self._leads = False
         self._logged_leader = ""
         #: Why this beat must not lead, as it was logged; empty when it may.
@@ -180,7 +180,7 @@ class Leadership:
             self._record_refusal(self._lock.refusal)
         if not self._leads:
             self._log.role_changed("standby", self.token)
-            self._other_application.report(self._lock.holder if self._lock else "")
+            self.other_application.report(self._lock.holder if self._lock else "")
         return self._leads
 
     def invalidate(self) -> None:

@@ -94,6 +94,8 @@ class ForeignKeys:
             keys.failures: "the newest failures are not listed",
             keys.minutes: "the ends of the last six hours are not counted",
             keys.totals: "runs are not counted by task",
+            keys.incidents: "incidents are not listed",
+            keys.current: "it is not recorded when the schedule is lost",
         }
 
     def check(self) -> None:

@@ -14,6 +14,7 @@ from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater.beat.applications import declared_digest, record_declared, report_taken
+from redisbeater.beat.unstored import forget_of_ended
 from redisbeater.context import Context
 from redisbeater.display import shown, text_of
 from redisbeater.editing.applications import forget_declarations
@@ -68,6 +69,7 @@ def reconcile(
     for name in statics - declared.keys():
         prune(context, name, origins[name])
     forget_declarations(context, context.application, but={*failures, *taken})
+    forget_of_ended(context)
     record_declared(context, declared_digest(upserts, failures), len(declared))
 
 

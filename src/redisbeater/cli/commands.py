@@ -6,6 +6,7 @@ from redisbeater.cli import (  # noqa: F401
     files,
     history,
     importing,
+    incidents,
     redisbeater,
     runs,
     showing,

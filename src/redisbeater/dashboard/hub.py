@@ -352,7 +352,8 @@ class StatusPoller:
         pause = status.pause and (status.pause.since, status.pause.by, status.pause.note, self._store.held())
         late = self._store.late(LATE).entries if status.oldest >= LATE and not pause else 0
         counts = (status.entries, status.broken, status.failing, status.failed, status.unstable, late)
-        head = (status.leader_name, status.is_hanging, pause, counts, status.unstarted_entries)
+        incidents = tuple((incident.id, incident.times) for incident in status.incidents)
+        head = (status.leader_name, status.is_hanging, pause, counts, status.unstarted_entries, incidents)
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)
         if known is None:

@@ -20,6 +20,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
+from redisbeater.management.incidents.room import AsyncIncidents
 from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.beat_line import Pause
@@ -170,6 +171,11 @@ class AsyncScheduleStore:
     apply = Awaited(ScheduleStore.apply)
     simulate = Awaited(ScheduleStore.simulate, is_long_read=True)
     lint = Awaited(ScheduleStore.lint, is_long_read=True)
+
+    @property
+    def incidents(self) -> AsyncIncidents:
+        """The same as of :class:`ScheduleStore`, to be awaited."""
+        return AsyncIncidents(self._run, lambda: self._sync.incidents)
 
     def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""

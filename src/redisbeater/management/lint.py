@@ -15,9 +15,10 @@ from redisbeater.broker.connection import ANOTHER_SERVER, IN_ONE_STEP, SWITCHED_
 from redisbeater.config.settings import redbeat_prefix
 from redisbeater.context import Context
 from redisbeater.display import json_fields, printable_json, shown
+from redisbeater.editing.declared import other_leader, unstored_declarations
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
-from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
@@ -37,6 +38,7 @@ from redisbeater.management.lint_rules import (
     overlapping,
     redbeat_lacks,
 )
+from redisbeater.management.pausing import beats_of
 from redisbeater.management.registered import import_tasks, is_registered
 from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.runs.results import Ends, Result, result_of
@@ -115,8 +117,10 @@ class Linter:
                     self._look_at(snapshot, runs[snapshot.name])
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
-        self._check_eviction()
+        self._check_server()
+        self._check_declared(reports)
         status, _ = read_overview(context)
+        self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
         if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
             self._findings.append(Finding.of("no-reports", "", NO_REPORTS))
@@ -210,7 +214,18 @@ class Linter:
             text = f"RedBeat cannot read {', '.join(lacks)}, and may stop at it: delete it before you go back"
             self._findings.append(Finding.of("no-redbeat", snapshot.name, text))
 
-    def _check_eviction(self) -> None:
+    def _check_declared(self, reports: Mapping[str, Mapping[str, str]]) -> None:
+        """Add what this app declares and nobody stores, before a beat of it has reported that."""
+        context = self._context
+        if (leader := other_leader(context, beats_of(context.redis.beats.lines()))) is not None:
+            unstored = unstored_declarations(context, declared_entries(context.app), leader)
+            self._findings += (Finding.of("broken", name, unstored[name]) for name in unstored.keys() - reports.keys())
+
+    def _check_server(self) -> None:
+        """Add what the server may do to the schedule: evict it, or lose it with a restart."""
+        if (facts := self._context.redis.server_facts()).has_log is False and facts.has_snapshots is False:
+            text = "Redis writes nothing to its disk, and a restart of it loses the schedule; set appendonly yes"
+            self._findings.append(Finding.of("no-persistence", "", text))
         policy = self._context.redis.eviction_policy()
         if policy is not None and policy.startswith("allkeys"):
             text = f"maxmemory-policy {policy}: Redis may evict the schedule; set maxmemory-policy noeviction"

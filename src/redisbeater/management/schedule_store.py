@@ -33,6 +33,7 @@ from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
+from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
@@ -926,6 +927,11 @@ class ScheduleStore:
         """
         linter = Linter(self._context, progress, for_sentry=sentry)
         return linter.schedule() if file is None else linter.file(file)
+
+    @property
+    def incidents(self) -> Incidents:
+        """What did not do what it promises, and since when: :class:`~redisbeater.results.Incidents`."""
+        return Incidents(lambda: self._context)
 
     def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
         self._given_app, self._prefix = app, prefix

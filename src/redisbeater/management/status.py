@@ -16,6 +16,7 @@ from redisbeater.management.pausing import LONGEST_PASS, beats_of, pause_of, war
 from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.search import Search
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
+from redisbeater.model.incident import Incident
 from redisbeater.model.run import ENDS, FINAL, SentCounts, State
 from redisbeater.store import Late, is_of_redbeat
 from redisbeater.store.measures import COUNTS
@@ -218,6 +219,7 @@ class Status:
         unstarted: how many runs no worker has started for half a minute.
         unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
         unstored: how many declarations could not be stored.
+        incidents: what is wrong since when, and nobody has acknowledged.
         dormant: how many entries do not run: they are disabled, or have finished.
         workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
             expired, or 20 were sent.
@@ -246,6 +248,7 @@ class Status:
     unstarted_entries: int = 0
     running_entries: int = 0
     unstored: int = 0
+    incidents: tuple[Incident, ...] = ()
     dormant: int = 0
     workers_report: bool = True
     lock_left: timedelta | None = None
@@ -314,6 +317,7 @@ class Status:
             "failed": self.failed,
             "unstable": self.unstable,
             "unstarted": self.unstarted,
+            "incidents": [incident.as_dict() for incident in self.incidents],
             "workers_report": self.workers_report,
             "beats": self.beats,
             "redis": self.server,
@@ -371,6 +375,7 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         oldest=timedelta(seconds=found.oldest_overdue),
         oldest_name=redis.keys.name(found.oldest_key),
         pause=pause_of(found.pause, lambda: found.now),
+        incidents=tuple(incident for incident in found.incidents if incident.is_news),
         dormant=found.dormant,
         **{name: getattr(found, name) for name in COUNTS},
         workers_report=not config.track_runs or found.total("STARTED") > 0 or not has_waited,
@@ -432,7 +437,7 @@ class Health:
 
     Attributes:
         problems: what is wrong; empty: it is healthy.
-        failed: for each problem the check that found it: ``pass lead late redis broker entries workers
+        failed: for each problem the check that found it: ``pass lead late redis broker incidents entries workers
             results``.
         facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
@@ -521,6 +526,8 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
         limit = duration_words(terms.max_late)
         yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+    for incident in status.incidents:
+        yield "incidents", incident.told
     for beat in status.leaders:
         away = beat.broker_away + (status.now - beat.last_pass) if beat.broker_away else timedelta(0)
         if away > LONGEST_BROKER_OUTAGE:

@@ -22,6 +22,7 @@ from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
+from redisbeater.model.incident import KINDS as INCIDENT_KINDS
 from redisbeater.model.meta import Meta
 from redisbeater.model.run import FINAL, read_count
 from redisbeater.sending.counts import Histogram
@@ -95,6 +96,7 @@ CATALOGUE = {
     "entry_results": _shared(
         MetricKind.GAUGE, "Entries of which the last run failed, or at least 3 of the last 30.", "result"
     ),
+    "incidents": _shared(MetricKind.GAUGE, "Incidents that are open and that nobody has acknowledged.", "kind"),
     "run_seconds": _shared(MetricKind.HISTOGRAM, "Time from start to end of a run.", "task"),
     "runs_due": _shared(MetricKind.GAUGE, "Runs that are due soon.", "queue", "within"),
     "entry_next_timestamp_seconds": _shared(MetricKind.GAUGE, "Next fire time of an entry.", "entry", "task"),
@@ -316,6 +318,10 @@ class ScheduleCollector(Collector):
         yield self.family("runs_active", {(): measured.active})
         yield self.family("runs_waiting", {(): measured.resend})
         yield self.family("runs_unstarted", {(): measured.unstarted})
+        kinds = [incident.kind for incident in measured.incidents if incident.is_news]
+        yield self.family(
+            "incidents", by_one({kind: kinds.count(kind) for kind in {**INCIDENT_KINDS, **dict.fromkeys(kinds)}})
+        )
         yield self.family("entry_results", by_one({"failed": measured.failed, "unstable": measured.unstable}))
 
     def _of_runs(self, measured: Measured) -> Iterator[Metric]:

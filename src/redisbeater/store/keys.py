@@ -51,6 +51,11 @@ key                type         members                                         
 ``P:failures``     sorted set   run key -> its end, of the newest 1,000 runs that failed               none
 ``P:minutes``      hash         five minutes and state -> how many runs ended, for six hours           none
 ``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
+``P:incident:<id>`` hash         a period in which the schedule did not do what it promises:            from its end on
+                                ``docs/wire-format.rst``
+``P:incidents``    sorted set   id of an incident -> when it was opened                               none
+``P:current``      hash         kind, blank, entry -> id of the incident that is open, or ended within    none
+                                ten minutes; ``identity`` -> the identity that a backup gave back
 ``P:trigger:<id>`` hash         what was triggered with a task id that its caller has chosen, and whether it   a day
                                 was sent
 ``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
@@ -133,7 +138,11 @@ class Keys:
         self.failures = f"{prefix}:failures"
         self.minutes = f"{prefix}:minutes"
         self.totals = f"{prefix}:totals"
+        self.incidents = f"{prefix}:incidents"
+        self.current = f"{prefix}:current"
         self.events = f"{prefix}:events"
+        #: The keys of incidents, without which beat does all of its other work.
+        self.of_incidents = (self.incidents, self.current)
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)
@@ -193,6 +202,8 @@ class Keys:
             self.failures: "zset",
             self.minutes: "hash",
             self.totals: "hash",
+            self.incidents: "zset",
+            self.current: "hash",
         }
 
     def log_of(self, name: str) -> str:
@@ -218,6 +229,10 @@ class Keys:
     def active_of(self, name: str) -> str:
         """Return the key of the active runs of an entry."""
         return f"{self.active}:{name}"
+
+    def incident(self, incident_id: str) -> str:
+        """Return the key of an incident; the empty id gives what every such key begins with."""
+        return f"{self.prefix}:incident:{incident_id}"
 
     def trigger(self, task_id: str) -> str:
         """Return the key of what was triggered with a task id that its caller has chosen."""

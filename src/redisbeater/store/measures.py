@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from redisbeater.entry_name import is_unreserved
+from redisbeater.model.incident import Incident
 from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import ABSENT, Keys
@@ -95,6 +96,7 @@ class Measured:
         unstarted: how many runs no worker has started for half a minute.
         unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
         unstored: how many declarations could not be stored.
+        incidents: those that are open, or ended lately.
         beats: the lines of the beats: token -> JSON.
         totals: what became of runs so far; see :meth:`~redisbeater.store.runs.RunStore.totals`.
     """
@@ -120,6 +122,7 @@ class Measured:
     unstarted_entries: int
     running_entries: int
     unstored: int
+    incidents: tuple[Incident, ...]
     beats: Mapping[str, str]
     totals: Mapping[str, str]
 
@@ -146,6 +149,7 @@ class Measured:
             active=int(reply["active"]),
             resend=int(reply["resend"]),
             **{name: int(reply[name]) for name in COUNTS},
+            incidents=tuple(_incidents(reply["incidents"])),
             beats=_pairs(reply["beats"], MOST_BEATS),
             totals=_pairs(reply["totals"]),
         )
@@ -168,13 +172,19 @@ class Measures:
         """Return the numbers as they are now."""
         keys = self._keys
         lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
-        ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results]
-        terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT)]
+        ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results, keys.current]
+        terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT), keys.incident("")]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
 
 
 def _seconds(milliseconds: int) -> float | None:
     return None if milliseconds < 0 else milliseconds / 1000
+
+
+def _incidents(found: Any) -> Iterator[Incident]:
+    """Yield incidents, the oldest first; Lua's JSON has an object for an empty list."""
+    read = (Incident.from_fields(each[0], _pairs(each[1:])) for each in found if isinstance(found, list))
+    yield from sorted(filter(None, read), key=lambda incident: incident.opened)
 
 
 def _pairs(flat: Any, most: int | None = None) -> dict[str, str]:

@@ -51,6 +51,7 @@ from redisbeater.store.claim import (
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
+from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
@@ -185,6 +186,7 @@ class RedisSchedule:
         self.triggers = TriggerKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
+        self.incidents = IncidentKeys(self._connection, self.keys)
         self.runs = RunStore(self._connection, self.keys, config)
 
     # What beat does with due entries
@@ -576,7 +578,14 @@ class RedisSchedule:
     def foreign_types(self) -> dict[str, str]:
         """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
         expected = self.keys.bookkeeping()
-        found = self._connection.run("inspect_keys", list(expected))
+        try:
+            found = self._connection.run("inspect_keys", list(expected))
+        except StoreError as exc:
+            if not lacks_right(exc):
+                raise
+            # Beat works without its right to the keys of incidents, which an older version did not need.
+            expected = {key: kind for key, kind in expected.items() if key not in self.keys.of_incidents}
+            found = self._connection.run("inspect_keys", list(expected))
         return {key: kind for key, kind in zip(expected, found) if kind not in ("none", expected[key])}
 
     def adopt_format(self) -> None:
@@ -620,6 +629,7 @@ class RedisSchedule:
 
     def restore_identity(self, identity: str) -> None:
         """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
+        self.incidents.allow_identity(identity)
         self._connection.call(lambda client: client.set(self.keys.id, identity))
 
     def leader(self) -> str:

@@ -38,7 +38,7 @@ from redisbeater.dashboard.views.queries import (
 )
 from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
-from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
+from redisbeater.exceptions import IncidentNotFound, InvalidEntry, RunNotFound, StoreError
 from redisbeater.management.runs.history import item_dict
 from redisbeater.management.runs.results import FailureGroup
 from redisbeater.model.run import FAILED
@@ -113,6 +113,16 @@ async def resume(req: PageRequest) -> Response:
     text = "The schedule is not paused." if ended.pause is None else words.resumed(ended.held)
     data = {"was_paused": ended.pause is not None, "held": ended.held}
     return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
+
+
+async def acknowledge(req: PageRequest) -> Response:
+    """Say that this person knows of an incident."""
+    form = await read_form(req.request)
+    try:
+        found = await req.store.incidents.acknowledge(form["id"], note=form["note"], by=req.user.name)
+    except IncidentNotFound as exc:
+        raise HTTPException(404, str(exc)) from exc
+    return await _done(req, f"Acknowledged: {found.sentence}.", form["next"], found.as_dict(), "good")
 
 
 async def prefer(req: PageRequest) -> Response:
@@ -410,6 +420,7 @@ ACTIONS = (
     Action(path="/findings", answer=findings),
     Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
+    Action(path="/incidents/acknowledge", answer=acknowledge, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),

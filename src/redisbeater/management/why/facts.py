@@ -9,7 +9,9 @@ from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import json_fields, shown
+from redisbeater.editing.declared import other_leader, unstored_declarations
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.entry import declared_entries
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line, shown_runs
 from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
@@ -191,6 +193,8 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
     snapshot, lines = redis.load(name), redis.log.of_entry(name)
     stored, problem = _decoded(context, snapshot)
     report = redis.broken.reports().get(name, {}) if snapshot.is_broken or not snapshot.exists else {}
+    if not (snapshot.exists or report):
+        report = _unstored(context, name)
     if not (snapshot.exists or lines or report):
         raise EntryNotFound(name)
     of_zone = context.in_zone(snapshot.zone)
@@ -225,6 +229,15 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         longest_pass=longest_pass(max_interval),
         workers_report=not context.config.track_runs or found.total("STARTED") > 0,
     )
+
+
+def _unstored(context: Context, name: str) -> dict[str, str]:
+    """Return a report where the app declares that entry and nobody stores it, else an empty one."""
+    if name not in declared_entries(context.app):
+        return {}
+    leader = other_leader(context, beats_of(context.redis.beats.lines()))
+    reason = "" if leader is None else unstored_declarations(context, [name], leader).get(name)
+    return {"reason": reason} if reason else {}
 
 
 def _runs(context: Context, name: str) -> Sequence[Run]:

@@ -16,22 +16,25 @@
 -- KEYS[12] failed   sorted set: entry key -> since when its runs fail
 -- KEYS[13] unstable sorted set: entry key -> since when some of its runs fail
 -- KEYS[14] waiting  sorted set: key of a run that no worker has started -> since when it waits
+-- KEYS[15] current  hash: kind, blank, entry -> id of the incident that is open, or ended a short time ago
 -- ARGV[1] most      number of failing entries that are looked at
 -- ARGV[2] soon      seconds that a run may wait for a worker
--- ARGV[3] few       number of runs, and of reports, that are looked at to count entries
+-- ARGV[3] few       number of runs, of reports and of incidents that are looked at
+-- ARGV[4] incident  text: the key of an incident, without its id
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
 --      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
 --      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
 --      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, unstarted_entries,
 --      running_entries: how many entries have such a run, or one that is executed, unstored: how many declarations have
---      no entry, beats: the lines, totals: names and counts, as HSCAN returns them, up to about 1,000; lock, zone, id:
+--      no entry, incidents: of each its id, names and values of fields, beats: the lines, totals: names and counts, as
+--      HSCAN returns them, up to about 1,000; lock, zone, id:
 --      the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
 --      returns them}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
-local failed, unstable, waiting = KEYS[12], KEYS[13], KEYS[14]
-local most, soon, few = ARGV[1], ARGV[2], ARGV[3]
+local failed, unstable, waiting, current = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local most, soon, few, incident = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Return how many entries have a run in a state, of those whose keys are passed.
 local function entries_of(runs, state)
@@ -53,6 +56,20 @@ local function unstored()
     if string.sub(field, 1, 8) == ':static:' and not is_own(schedule, entry) then count = count + 1 end
   end
   return count
+end
+
+-- Return the incidents that are open, or ended a short time ago.
+local function incidents()
+  local found, ids = {}, try('HSCAN', current, 0, 'COUNT', few)
+  for i = 2, #(ids and ids[2] or {}), 2 do
+    local names = {'kind', 'entry', 'opened', 'last', 'closed', 'why', 'count', 'times', 'first', 'ack'}
+    local values, one = try('HMGET', incident .. ids[2][i], unpack(names)) or {}, {ids[2][i]}
+    for position, name in ipairs(names) do
+      if values[position] then one[#one + 1], one[#one + 2] = name, values[position] end
+    end
+    if #one > 1 then found[#found + 1] = one end
+  end
+  return found
 end
 
 local overdue, oldest, now, oldest_key = count_late(schedule, failing, 0, most)
@@ -88,6 +105,7 @@ return cjson.encode({
   unstarted_entries = entries_of(try('ZRANGEBYSCORE', waiting, 0, now - soon, 'LIMIT', 0, few), 'SENT'),
   running_entries = entries_of(try('ZRANGEBYSCORE', active, '-inf', '+inf', 'LIMIT', 0, few), 'STARTED'),
   unstored = unstored(),
+  incidents = incidents(),
   beats = lines and lines[2] or {},
   totals = counted,
 })

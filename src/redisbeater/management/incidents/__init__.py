@@ -1,0 +1,1 @@
+"""What did not do what it promises, from when to when."""
