@@ -15,6 +15,22 @@ local function try(command, key, ...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(command .. ': ' .. reply.err) end
 end
 
+-- Return an error as text. Newer servers raise a table.
+local function error_of(problem)
+  if type(problem) ~= 'table' then return tostring(problem) end
+  return string.format('%s user_script:%s', problem.err, problem.line or 1)
+end
+
+local refused -- the first error of what was done aside; nil: there is none
+
+-- Do what nothing else depends on, such as a line of a log or a count, and return its result; nil where it is refused:
+-- the script goes on, and tells that with its reply.
+local function aside(act, ...)
+  local is_done, result = pcall(act, ...)
+  if is_done then return result end
+  refused = refused or error_of(result)
+end
+
 -- Remove a key, and ask with it for the commands that write entries, and for others: where the right to one is missing,
 -- the script must end before a part of an entry is written, or before its run is sent. Nothing is written.
 local function need_rights(key, ...)

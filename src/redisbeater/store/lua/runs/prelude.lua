@@ -29,16 +29,40 @@ end
 -- Return the field of an entry that counts how many of its runs ended so.
 local function count_of(state) return 'n.' .. string.lower(state) end
 
+-- Tell whether a run has ended well: its execution has reported so, and it is no failure.
+local function is_success(state) return REPORTED[state] and not FAILURES[state] end
+
 -- Tell whether fields are those of a run: another program may have written anything.
 local function is_run(fields)
   return is_name(fields.name or '') and FINAL[fields.state or ''] ~= nil
 end
 
 -- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key
--- by then, so that the entry must be a member as well.
+-- by then, so that the entry must be a member as well; or another program a key of another type.
 local function exists(prefix, name)
   local key = prefix .. name
-  return redis.call('EXISTS', key) == 1 and try('ZSCORE', prefix .. ':schedule', key) and true or false
+  return (try('HLEN', key) or 0) > 0 and try('ZSCORE', prefix .. ':schedule', key) and true or false
+end
+
+-- Publish that something has become of the runs of an entry, for who follows them.
+local function publish_event(prefix, name)
+  aside(try, 'PUBLISH', prefix .. ':events', cjson.encode({name}))
+end
+
+-- Wake beats: a run is to be sent.
+local function wake_beats(prefix) aside(try, 'PUBLISH', prefix .. ':changes', ':runs') end
+
+-- Return what a call answers; behind it, what was refused of what it did aside.
+local function told(answer) return refused and {'REDUCED', refused, answer} or answer end
+
+-- Do what a call asks for, and return its answer: the same each time that the call is repeated because its reply was
+-- lost. Where that cannot be stored, it is done each time, and the state of the run decides.
+local function once(key, act)
+  local given = aside(given_answer, key)
+  if given then return given end
+  local answer = act()
+  aside(answer_once, key, answer)
+  return told(answer)
 end
 
 -- Return the key of the run of an entry that waits for the end of the one before it; nil: there is none.
@@ -116,7 +140,7 @@ local function active_of(prefix, name, most, except)
     for _, key in ipairs(page[2]) do
       if #found >= most then return found end
       local active, listed = is_active(prefix, key, now)
-      if not listed then redis.call('SREM', set, key) end
+      if not listed then aside(try, 'SREM', set, key) end
       if active and key ~= except and #found < most then found[#found + 1] = key end
     end
     cursor = page[1]
@@ -141,7 +165,7 @@ end
 local function list_active(prefix, name, key)
   try('ZREM', prefix .. ':resend', key)
   try('SADD', prefix .. ':active:' .. name, key)
-  redis.call('PERSIST', prefix .. ':runs:' .. name)
+  aside(try, 'PERSIST', prefix .. ':runs:' .. name)
 end
 
 -- Store until when a run may wait for its start, from a time on, and list it as active; unless it has begun before,
@@ -152,7 +176,7 @@ local function await_start(prefix, wait, run, from, has_begun)
   try('ZADD', prefix .. ':active', ends, run.key)
   if not has_begun then try('ZADD', prefix .. ':waiting', from, run.key) end
   try('SADD', prefix .. ':active:' .. run.name, run.key)
-  redis.call('PERSIST', prefix .. ':runs:' .. run.name)
+  aside(try, 'PERSIST', prefix .. ':runs:' .. run.name)
 end
 
 -- Remove a run that was sent from those that wait for a worker: it has begun, or will not.
@@ -191,25 +215,27 @@ local function record_run(prefix, wait, new, now)
   if not state then append(new.fields, 'state', new.state or 'SENT') end
   if not state and new.attempt then append(new.fields, 'attempt', new.attempt) end
   redis.call('HSET', key, unpack(new.fields))
-  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
+  if not is_success(state) then aside(store_payload, prefix, key, new.payload, state) end
   new.key = key
-  if not is_sent then keep_waiting(prefix, key) end
+  if not is_sent then aside(keep_waiting, prefix, key) end
   if is_sent and not state then await_start(prefix, wait, new, new.eta or now) end
   return is_sent
 end
 
--- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far: the
--- new one follows the run that this one followed.
+-- Delete the run that has waited so far: the new one follows the run that this one followed.
+local function replace_buffered(prefix, name, before, key)
+  local previous = read(before, 'previous_fire_time').previous_fire_time
+  try(previous and 'HSET' or 'HDEL', key, 'previous_fire_time', previous or '')
+  delete_run(prefix, before)
+  try('ZREM', prefix .. ':runs:' .. name, before)
+end
+
+-- Store which run of an entry waits for the end of the one before it, in place of the run that has waited so far.
 local function buffer(prefix, name, key)
   local before = buffered_of(prefix, name)
   local run = before and before ~= key and read_run(before)
-  if run and run.state == 'BUFFERED' then
-    local previous = read(before, 'previous_fire_time').previous_fire_time
-    redis.call(previous and 'HSET' or 'HDEL', key, 'previous_fire_time', previous or '')
-    delete_run(prefix, before)
-    try('ZREM', prefix .. ':runs:' .. name, before)
-  end
   if exists(prefix, name) then redis.call('HSET', prefix .. name, 'buffered', key) end
+  if run and run.state == 'BUFFERED' then aside(replace_buffered, prefix, name, before, key) end
 end
 
 -- Schedule the waiting run of an entry if no other is active, or in any case `at_once`, and wake beats. `key`: that
@@ -217,12 +243,13 @@ end
 local function release_buffered(prefix, name, at_once, key)
   key = key or buffered_of(prefix, name)
   if not key or not at_once and #active_of(prefix, name, 1, key) > 0 then return end
-  if exists(prefix, name) then redis.call('HDEL', prefix .. name, 'buffered') end
   local run = read_run(key)
-  if not run or run.state ~= 'BUFFERED' then return end
-  if not try('ZADD', prefix .. ':resend', server_time(), key) then return end
+  local waits = run and run.state == 'BUFFERED'
+  if waits and not try('ZADD', prefix .. ':resend', server_time(), key) then return end
+  if exists(prefix, name) then redis.call('HDEL', prefix .. name, 'buffered') end
+  if not waits then return end
   try('SADD', prefix .. ':active:' .. name, key)
-  redis.call('PUBLISH', prefix .. ':changes', ':runs')
+  wake_beats(prefix)
 end
 
 -- Return the last ends of an entry with the end of a run, and list the entry as failed or unstable since the first end
@@ -254,8 +281,8 @@ local function add_to_entry(prefix, run, state, is_failure, stored)
   local fields = {count_of(state), whole(stored[count_of(state)]) + 1}
   if ends then append(fields, 'ends', ends) end
   redis.call('HSET', entry, unpack(fields))
-  if state == 'SUCCESS' and stored.failures then redis.call('HDEL', entry, 'failures') end
-  if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
+  if is_success(state) and stored.failures then redis.call('HDEL', entry, 'failures') end
+  if is_failure then count(entry, 'failures') end
 end
 
 -- Add the end of a run to the count of its five minutes. The key expires after the six hours that are kept, so that
@@ -292,15 +319,13 @@ end
 -- Add the end of a run to all counts, to the last ends of its entry unless that was deleted, and to the newest failures
 -- if it is one; one that was lost, and has ended well after all, is none any more.
 local function note_end(prefix, run, state, is_failure, stored)
-  if stored then
-    add_to_entry(prefix, run, state, is_failure, stored)
-  end
-  count_total(prefix, state, run.task)
-  count_minutes(prefix, run, state)
-  if LETTERS[state] and state ~= 'SUCCESS' then
-    list_failure(prefix, run)
+  if stored then aside(add_to_entry, prefix, run, state, is_failure, stored) end
+  aside(count_total, prefix, state, run.task)
+  aside(count_minutes, prefix, run, state)
+  if LETTERS[state] and not is_success(state) then
+    aside(list_failure, prefix, run)
   elseif run.counted then
-    try('ZREM', prefix .. ':failures', run.key)
+    aside(try, 'ZREM', prefix .. ':failures', run.key)
   end
 end
 
@@ -319,8 +344,8 @@ end
 -- Add a line about a run to the log of its entry. If the entry was deleted, its log expires after `retention`.
 local function log_run(prefix, name, lines, line, retention)
   local log = prefix .. ':log:' .. name
-  add_to_log(log, lines, line)
-  if not exists(prefix, name) then redis.call('PEXPIRE', log, retention) end
+  aside(add_to_log, log, lines, line)
+  if not aside(exists, prefix, name) then aside(try, 'PEXPIRE', log, retention) end
 end
 
 -- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. If its record were removed,
@@ -375,17 +400,25 @@ local function fields_of(key)
   )
 end
 
--- Store the end of a run with further fields; it expires after `retention`. What is needed to send it again is deleted
--- after a SUCCESS, and expires with any other run.
-local function store_end(prefix, retention, run, state, fields)
-  redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields))
-  if run.taken then redis.call('HDEL', run.key, 'taken') end
-  redis.call('PEXPIRE', run.key, retention)
-  if state == 'SUCCESS' then
-    redis.call('DEL', payload_of(prefix, run.key))
+-- Let a run that has ended expire after `retention`. What is needed to send it again is deleted after a success, and
+-- expires with any other run.
+local function expire(prefix, retention, run, state)
+  if run.taken then aside(try, 'HDEL', run.key, 'taken') end
+  aside(try, 'PEXPIRE', run.key, retention)
+  if is_success(state) then
+    aside(try, 'DEL', payload_of(prefix, run.key))
   else
-    redis.call('PEXPIRE', payload_of(prefix, run.key), retention)
+    aside(try, 'PEXPIRE', payload_of(prefix, run.key), retention)
   end
+end
+
+-- Remove a run that has ended from those that are active, wait for a worker, or are to be sent. Where that is refused,
+-- beat does so when its lease is over.
+local function unlist(prefix, run)
+  aside(try, 'ZREM', prefix .. ':active', run.key)
+  if run.state ~= 'STARTED' and run.state ~= 'SENT' then aside(try, 'ZREM', prefix .. ':resend', run.key) end
+  aside(try, 'SREM', prefix .. ':active:' .. run.name, run.key)
+  aside(forget_waiting, prefix, run)
 end
 
 -- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
@@ -403,22 +436,25 @@ local function keep_traceback(prefix, retention, run)
   redis.call('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
 end
 
--- Store the end of a run with further fields, count it unless its entry was deleted, and schedule the run that waited
--- for it.
+-- Return what the entry of a run knows of its runs before one has ended in a state; nothing where it was deleted.
+local function known_of(prefix, run, state)
+  return exists(prefix, run.name) and read(prefix .. run.name, 'failures', 'buffered', 'ends', count_of(state))
+end
+
+-- Store the end of a run with further fields, schedule the run that waited for it, and count it unless its entry was
+-- deleted. Its state is stored first, and whatever else is refused does not keep it from being stored.
 local function end_run(prefix, limit, retention, run, state, is_failure, fields)
-  local entry = prefix .. run.name
-  store_end(prefix, retention, run, state, fields or {})
-  try('ZREM', prefix .. ':active', run.key)
-  if run.state ~= 'STARTED' and run.state ~= 'SENT' then try('ZREM', prefix .. ':resend', run.key) end
-  try('SREM', prefix .. ':active:' .. run.name, run.key)
-  forget_waiting(prefix, run)
-  if run.traceback then keep_traceback(prefix, retention, run) end
-  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends', count_of(state))
-  cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
+  redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields or {}))
+  unlist(prefix, run)
+  local stored = aside(known_of, prefix, run, state)
+  local buffered = stored and stored.buffered
+  if buffered then aside(release_buffered, prefix, run.name, false, buffered) end
+  expire(prefix, retention, run, state)
+  if run.traceback then aside(keep_traceback, prefix, retention, run) end
+  aside(cap_history, prefix, run.name, limit, retention, buffered)
   if run.state ~= state then note_end(prefix, run, state, is_failure, stored) end
-  count_duration(prefix, run)
-  if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+  aside(count_duration, prefix, run)
+  publish_event(prefix, run.name)
 end
 
 -- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and
@@ -441,7 +477,9 @@ end
 
 -- Store the end of a run that waited for beat to send it.
 local function revoke_waiting(prefix, limit, retention, run)
-  if buffered_of(prefix, run.name) == run.key then redis.call('HDEL', prefix .. run.name, 'buffered') end
+  if aside(buffered_of, prefix, run.name) == run.key then
+    aside(try, 'HDEL', prefix .. run.name, 'buffered')
+  end
   end_run(prefix, limit, retention, run, 'REVOKED')
 end
 

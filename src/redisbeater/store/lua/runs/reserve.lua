@@ -26,9 +26,9 @@ end
 local function reserve(state)
   new.state = state
   local is_sent = record_run(prefix, wait, new, server_time())
-  if is_sent and exists(prefix, new.name) then count(entry, 'n.sent') end
   if state == 'BUFFERED' then buffer(prefix, new.name, own) end
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({new.name}))
+  if is_sent and exists(prefix, new.name) then aside(count, entry, 'n.sent') end
+  publish_event(prefix, new.name)
 end
 
 -- Return the answer where a call with the same id has recorded the run: it waits, or a worker has it. One that may not
@@ -39,7 +39,7 @@ local function earlier_answer()
   if run.state ~= 'LOST' or run.starts > 0 then return {run.state == 'BUFFERED' and 'BUFFERED' or 'KNOWN', {}} end
   delete_run(prefix, own)
   try('ZREM', prefix .. ':runs:' .. new.name, own)
-  try('ZREM', prefix .. ':failures', own)
+  aside(try, 'ZREM', prefix .. ':failures', own)
 end
 
 local function decide()
@@ -61,5 +61,4 @@ local function decide()
   return {'BUFFERED', active}
 end
 
-local given = given_answer(answer)
-return given or answer_once(answer, decide())
+return once(answer, decide)
