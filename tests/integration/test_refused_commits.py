@@ -16,10 +16,9 @@ from outbox import names, take
 from support.servers import Server
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduler, ScheduleStore, log_lines
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
-from redisbeater import log_lines
 from redisbeater.model.run import State
 from redisbeater.store import Execution
 

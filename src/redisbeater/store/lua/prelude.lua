@@ -174,12 +174,12 @@ local function add_to_log(key, most, text, count, first, last)
   local function said(full) return string.match(full or '', '^(.-),"was":') or full end
   if said(newest_text) == said(text) then
     count = newest_count + (count or 1)
-    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, newest_text))
+    try('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, newest_text))
   else
-    redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
-    redis.call('LTRIM', key, 0, most - 1)
+    try('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
+    try('LTRIM', key, 0, most - 1)
   end
-  redis.call('PERSIST', key)
+  try('PERSIST', key)
 end
 
 -- Store the line of a beat, and remove lines that were not written for a minute. The text is the beat's token, the
@@ -273,6 +273,6 @@ end
 
 -- Return an answer, and store it for a minute, which is longer than a call is retried.
 local function answer_once(key, answer)
-  redis.call('SET', key, cjson.encode(answer), 'PX', 60000)
+  try('SET', key, cjson.encode(answer), 'PX', 60000)
   return answer
 end

@@ -23,7 +23,7 @@ local function count(key, field, number)
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
   local is_no_count = string.find(reply.err, 'not an integer') or string.find(reply.err, 'overflow')
   if not is_no_count then error('HINCRBY: ' .. reply.err) end
-  redis.call('HSET', key, field, number or 1)
+  try('HSET', key, field, number or 1)
 end
 
 -- Return the field of an entry that counts how many of its runs ended so.
@@ -95,23 +95,23 @@ local function traceback_of(prefix, key) return prefix .. ':traceback:' .. strin
 -- Remove the record of a run; a member of its entry's history that another program wrote is left alone.
 local function delete_run(prefix, key)
   if string.find(key, prefix .. ':run:', 1, true) ~= 1 then return end
-  redis.call('DEL', key, payload_of(prefix, key), traceback_of(prefix, key))
+  try('DEL', key, payload_of(prefix, key), traceback_of(prefix, key))
 end
 
 -- Remove what the end of a run has stored, and further fields; the run does not expire any more.
 local function forget_end(prefix, key, ...)
-  redis.call('HDEL', key, 'finished_at', ...)
-  redis.call('DEL', traceback_of(prefix, key))
+  try('HDEL', key, 'finished_at', ...)
+  try('DEL', traceback_of(prefix, key))
   try('ZREM', prefix .. ':failures', key)
-  redis.call('PERSIST', key)
-  redis.call('PERSIST', payload_of(prefix, key))
+  try('PERSIST', key)
+  try('PERSIST', payload_of(prefix, key))
 end
 
 -- Store that a run which waits for beat expires in a year: if tracking is switched off meanwhile, nobody sends or
 -- removes it.
 local function keep_waiting(prefix, key)
-  redis.call('PEXPIRE', key, 366 * 86400000)
-  redis.call('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
+  try('PEXPIRE', key, 366 * 86400000)
+  try('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
 end
 
 -- Tell whether a run is active: its lease has not ended, or beat is to send it. The second answer is whether it is
@@ -186,11 +186,11 @@ end
 
 -- Store what is needed to send a run again, for as long as the run is kept.
 local function store_payload(prefix, key, payload, is_kept_for_a_time)
-  local milliseconds = is_kept_for_a_time and redis.call('PTTL', key) or 0
+  local milliseconds = is_kept_for_a_time and try('PTTL', key) or 0
   if milliseconds > 0 then
-    redis.call('SET', payload_of(prefix, key), payload, 'PX', milliseconds)
+    try('SET', payload_of(prefix, key), payload, 'PX', milliseconds)
   else
-    redis.call('SET', payload_of(prefix, key), payload)
+    try('SET', payload_of(prefix, key), payload)
   end
 end
 
@@ -214,11 +214,11 @@ local function record_run(prefix, wait, new, now)
   if is_sent then append(new.fields, 'sent_at', send_time(history, key, state, now)) end
   if not state then append(new.fields, 'state', new.state or 'SENT') end
   if not state and new.attempt then append(new.fields, 'attempt', new.attempt) end
-  redis.call('HSET', key, unpack(new.fields))
-  if not is_success(state) then aside(store_payload, prefix, key, new.payload, state) end
   new.key = key
-  if not is_sent then aside(keep_waiting, prefix, key) end
   if is_sent and not state then await_start(prefix, wait, new, new.eta or now) end
+  try('HSET', key, unpack(new.fields))
+  if not is_success(state) then aside(store_payload, prefix, key, new.payload, state) end
+  if not is_sent then aside(keep_waiting, prefix, key) end
   return is_sent
 end
 
@@ -234,7 +234,7 @@ end
 local function buffer(prefix, name, key)
   local before = buffered_of(prefix, name)
   local run = before and before ~= key and read_run(before)
-  if exists(prefix, name) then redis.call('HSET', prefix .. name, 'buffered', key) end
+  if exists(prefix, name) then try('HSET', prefix .. name, 'buffered', key) end
   if run and run.state == 'BUFFERED' then aside(replace_buffered, prefix, name, before, key) end
 end
 
@@ -246,7 +246,7 @@ local function release_buffered(prefix, name, at_once, key)
   local run = read_run(key)
   local waits = run and run.state == 'BUFFERED'
   if waits and not try('ZADD', prefix .. ':resend', server_time(), key) then return end
-  if exists(prefix, name) then redis.call('HDEL', prefix .. name, 'buffered') end
+  if exists(prefix, name) then try('HDEL', prefix .. name, 'buffered') end
   if not waits then return end
   try('SADD', prefix .. ':active:' .. name, key)
   wake_beats(prefix)
@@ -280,8 +280,8 @@ local function add_to_entry(prefix, run, state, is_failure, stored)
   local entry, ends = prefix .. run.name, add_end(prefix, run, state, stored.ends)
   local fields = {count_of(state), whole(stored[count_of(state)]) + 1}
   if ends then append(fields, 'ends', ends) end
-  redis.call('HSET', entry, unpack(fields))
-  if is_success(state) and stored.failures then redis.call('HDEL', entry, 'failures') end
+  try('HSET', entry, unpack(fields))
+  if is_success(state) and stored.failures then try('HDEL', entry, 'failures') end
   if is_failure then count(entry, 'failures') end
 end
 
@@ -295,24 +295,24 @@ local function count_minutes(prefix, run, state)
       if is_end then old[#old + 1] = passed .. ' ' .. each end
     end
   end
-  redis.call('HDEL', minutes, unpack(old))
-  redis.call('PEXPIRE', minutes, 73 * 300000)
+  try('HDEL', minutes, unpack(old))
+  try('PEXPIRE', minutes, 73 * 300000)
 end
 
 -- Add a run that has failed to the newest failures of the schedule. Of more than 1,000 a hundred are removed at once.
 local function list_failure(prefix, run)
   local failures = prefix .. ':failures'
   if (try('ZADD', failures, run.finished_at or server_time(), run.key) or 0) == 0 then return end
-  if redis.call('ZCARD', failures) <= 1100 then return end
-  redis.call('ZREM', failures, unpack(redis.call('ZRANGE', failures, 0, 99)))
+  if try('ZCARD', failures) <= 1100 then return end
+  try('ZREM', failures, unpack(try('ZRANGE', failures, 0, 99)))
 end
 
 -- Add to the totals of a task; beyond 1000 fields, new tasks are counted together as `other`.
 local function count_total(prefix, what, task, number)
   local totals = prefix .. ':totals'
   local field = what .. ' ' .. string.sub(task or '', 1, 512)
-  if count(totals, field, number) ~= (number or 1) or redis.call('HLEN', totals) <= 1000 then return end
-  redis.call('HDEL', totals, field)
+  if count(totals, field, number) ~= (number or 1) or try('HLEN', totals) <= 1000 then return end
+  try('HDEL', totals, field)
   count(totals, what .. ' other', number)
 end
 
@@ -361,7 +361,7 @@ end
 local function remove_ended(prefix, index, most, buffered)
   local passed, page = 0, nil
   repeat
-    page = redis.call('ZRANGE', index, passed, passed + math.min(most, 100) - 1)
+    page = try('ZRANGE', index, passed, passed + math.min(most, 100) - 1)
     for _, key in ipairs(page) do
       local _, is_listed = is_active(prefix, key, 0)
       local is_kept = is_listed or key == buffered or awaits_commit(key)
@@ -369,7 +369,7 @@ local function remove_ended(prefix, index, most, buffered)
         passed = passed + 1
       else
         most = most - 1
-        redis.call('ZREM', index, key)
+        try('ZREM', index, key)
         delete_run(prefix, key)
       end
     end
@@ -386,7 +386,7 @@ local function cap_history(prefix, name, limit, retention, buffered)
   end
   local excess = (try('ZCARD', index) or 0) - limit - active
   if excess > 0 then remove_ended(prefix, index, excess, buffered) end
-  if active == 0 and not buffered then redis.call('PEXPIRE', index, retention) end
+  if active == 0 and not buffered then try('PEXPIRE', index, retention) end
 end
 
 -- Return all fields of a run but its payload.
@@ -425,15 +425,15 @@ end
 -- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
 local function keep_traceback(prefix, retention, run)
   local entry = prefix .. run.name
-  redis.call('SET', traceback_of(prefix, run.key), run.traceback, 'PX', retention)
+  try('SET', traceback_of(prefix, run.key), run.traceback, 'PX', retention)
   if not exists(prefix, run.name) then return end
   local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
   local first, _, number = string.find(ids, ' ', 1, true), string.gsub(ids, ' ', ' ')
   if number > 3 then
-    redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
+    try('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
     ids = string.sub(ids, first + 1)
   end
-  redis.call('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
+  try('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
 end
 
 -- Return what the entry of a run knows of its runs before one has ended in a state; nothing where it was deleted.
@@ -444,7 +444,7 @@ end
 -- Store the end of a run with further fields, schedule the run that waited for it, and count it unless its entry was
 -- deleted. Its state is stored first, and whatever else is refused does not keep it from being stored.
 local function end_run(prefix, limit, retention, run, state, is_failure, fields)
-  redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields or {}))
+  try('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields or {}))
   unlist(prefix, run)
   local stored = aside(known_of, prefix, run, state)
   local buffered = stored and stored.buffered

@@ -23,11 +23,15 @@ local function is_claimed()
   return look and tonumber(look) > tonumber(server_time()) and read(entry, 'claim').claim
 end
 
+local function count_sent()
+  if exists(prefix, new.name) then count(entry, 'n.sent') end
+end
+
 local function reserve(state)
   new.state = state
   local is_sent = record_run(prefix, wait, new, server_time())
   if state == 'BUFFERED' then buffer(prefix, new.name, own) end
-  if is_sent and exists(prefix, new.name) then aside(count, entry, 'n.sent') end
+  if is_sent then aside(count_sent) end
   publish_event(prefix, new.name)
 end
 

@@ -73,8 +73,11 @@ local function start()
   end
   if not is_name(entry_name) then return end
   local terms = terms_of(cjson.decode(fields))
-  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms)) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
+  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms)) then
+    try('ZREM', prefix .. ':active', run_key)
+    return
+  end
   if not is_first then aside(list) end
   aside(forget_waiting, prefix, run)
   aside(count, prefix .. ':totals', 'STARTED')
