@@ -209,11 +209,10 @@ def test_beat_judges_all_lost_runs_and_counts_no_outage_where_a_right_is_missing
 def test_beat_passes_over_a_run_that_it_cannot_judge_and_judges_the_others(
     site: RunSite, beat: Callable[[], None], client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prefix = site.keys.prefix
     site.start("a0")
     end_lease(site, "a0")
     written = [
-        f"~{site.keys.prefix}{begin}*" for begin in ("[!:]", ":[!r]", ":r[!e]", ":re[!s]")
+        f"~{site.keys.prefix}{begin}*" for begin in ("[^:]", ":[^r]", ":r[^e]", ":re[^s]")
     ]  # all but what is to be sent again
     client.execute_command("ACL", "SETUSER", "few", "resetkeys", f"%R~{site.keys.prefix}*", *written)
 
