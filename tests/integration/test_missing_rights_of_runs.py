@@ -166,8 +166,8 @@ def test_without_a_right_a_state_is_stored_or_nothing_is(
     assert all(f"ACL SETUSER <user> +{command.lower()})" in line for line in warnings)
 
 
-#: Longer than beat waits between two looks for lost runs.
-LOOK_SECONDS = 600.0
+#: Longer than beat waits between two looks for lost runs, and shorter than between two walks of its repair.
+LOOK_SECONDS = 30.0
 
 
 @pytest.fixture
