@@ -20,6 +20,7 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
 from redisbeater.dispatch import batch as planned_entry
+from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
 from redisbeater.dispatch.resources import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
@@ -372,6 +373,27 @@ def test_a_task_that_is_slow_to_send_holds_up_its_batch_once(slow_app: Celery, m
 
     assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
     assert slow_app.on_queue == [0, 70]
+
+
+def test_what_has_left_is_committed_before_a_send_that_may_take_longer_than_the_lease(
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisbeater.dispatch.batch.GATHER_SECONDS", 60)  # a publish batch is full
+    app = make_batch_app()
+    names = save_many(app, 12, coalesce="all")
+    ahead = names[:FIRST_PUBLISH_BATCH]
+    committed: list[int] = []
+
+    def count(headers: Any = None, **_: Any) -> None:
+        committed.append(sum(stored(app, name).total_run_count > 0 for name in ahead))
+
+    before_task_publish.connect(count)
+    try:
+        sent_by(app, make_scheduler(app), {*names})
+    finally:
+        before_task_publish.disconnect(count)
+
+    assert committed[:12] == [0] * FIRST_PUBLISH_BATCH + [FIRST_PUBLISH_BATCH] * 4
 
 
 def test_what_is_planned_and_not_published_in_time_is_not_planned_again(
