@@ -183,7 +183,7 @@ def _without_literals(text: str, secrets: Iterable[str]) -> str:
     plain, places = _unescaped(text)
     spans = []
     for secret in set(secrets):
-        end, length = 0, len(secret)
+        end = 0
         while (begin := plain.find(secret[:MOST_BEGIN], end)) >= 0:
             end = begin + _common(plain, begin, secret)
             spans.append((places[begin][0], places[end - 1][1]))
