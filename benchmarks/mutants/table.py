@@ -760,8 +760,8 @@ RUNS = (
     Mutant(
         name="lost-run-fails-twice",
         path="store/lua/runs/finish.lua",
-        old="state == 'FAILURE' and not run.counted",
-        new="state == 'FAILURE'",
+        old="FAILURES[state] and not run.counted",
+        new="FAILURES[state]",
         harm="A lost run that fails when it is sent again counts as two failures, and its entry is disabled too soon.",
         first=("integration/test_twice_lost_runs.py",),
     ),
@@ -790,6 +790,22 @@ RUNS = (
         first=("integration/test_run_transitions.py",),
     ),
     Mutant(
+        name="log-of-a-lost-run-is-needed",
+        path="store/lua/runs/prelude.lua",
+        old="  aside(add_to_log, log, lines, line)\n",
+        new="  add_to_log(log, lines, line)\n",
+        harm="Where a right to the log is missing, a lost run is judged only in part, and beat counts an outage.",
+        first=("integration/test_missing_rights_of_runs.py",),
+    ),
+    Mutant(
+        name="refused-run-holds-up-the-others",
+        path="beat/monitor.py",
+        old="            self._passed += 1\n",
+        new="            raise\n",
+        harm="One run that Redis refuses to judge keeps all others from being judged, and ends beat in time.",
+        first=("integration/test_missing_rights_of_runs.py",),
+    ),
+    Mutant(
         name="history-without-cap",
         path="store/lua/runs/prelude.lua",
         old="  if excess > 0 then remove_ended(prefix, index, excess, buffered) end\n",
@@ -800,7 +816,7 @@ RUNS = (
     Mutant(
         name="buffered-run-is-never-sent",
         path="store/lua/runs/prelude.lua",
-        old="  if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end\n",
+        old="  if buffered then aside(release_buffered, prefix, run.name, false, buffered) end\n",
         new="",
         harm="A run that waits for the end of the one before it is never sent.",
         first=("integration/test_run_transitions.py",),

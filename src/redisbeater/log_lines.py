@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of, without_secrets
+from redisbeater.display import MOST_CHARACTERS, fingerprint, quoted, shown, text_of, without_secrets
 
 #: Characters of all texts in one line; what is left of the most is for the words of the line itself.
 MOST_DATA = MOST_CHARACTERS - 100
@@ -135,6 +137,36 @@ def _escaped_parts(parts: traceback.TracebackException) -> Iterator[str]:
             text = part.strip("\n")
             before, _, after = part.partition(text) if text else (part, "", "")
             yield f"{before}{shown(text)}{after}"
+
+
+#: A line that says what an earlier one said is logged once in this time: its reason comes back with every run.
+REPEAT_SECONDS = 60.0
+
+#: How many lines are known; what was logged longest ago is forgotten first.
+MOST_KNOWN = 100
+
+
+class Seldom:
+    """Tells whether a line is due: the same one is logged once a minute."""
+
+    def __init__(self) -> None:
+        self._logged_at: OrderedDict[str, float] = OrderedDict()
+
+    def is_due(self, line: str, error: BaseException) -> bool:
+        """Return whether a line about an error is to be logged now; the caller logs it then.
+
+        Arguments:
+            line: what the line says besides, the same text for what counts as the same line.
+            error: the error; ids, times and addresses in it make no other one of it.
+        """
+        now, what = time.monotonic(), fingerprint(f"{line} {type(error).__name__}: {text_of(error)}")
+        if now < self._logged_at.get(what, float("-inf")) + REPEAT_SECONDS:
+            return False
+        self._logged_at[what] = now
+        self._logged_at.move_to_end(what)
+        if len(self._logged_at) > MOST_KNOWN:
+            self._logged_at.popitem(last=False)
+        return True
 
 
 def event(signal: str, /, **facts: Any) -> dict[str, dict[str, Any]]:

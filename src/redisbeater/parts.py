@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from redisbeater.beat.chores import Chores
 from redisbeater.beat.due_runs import DueRuns
 from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
 from redisbeater.beat.leadership import Leadership, ScheduleLog
@@ -86,6 +87,7 @@ class BeatParts:
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)
         self.edits = Edits(context)
+        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change)
         self.notifier = redis.notifier()
         self.outage = Outage(config.retry_period, self.max_wait, log)
         self.fault = Fault()

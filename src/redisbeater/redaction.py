@@ -30,6 +30,10 @@ LEAST_LITERAL, LEAST_WORD, MOST_BEGIN = 4, 8, 16
 #: Characters of a text of other code that are looked through for secrets; the rest is not shown.
 MOST_REDACTED = 20_000
 
+#: Characters of the texts of one run that are looked through for keys, URLs and words of secrets: more would keep a
+#: worker busy at the end of a bulk task. What a matching key holds behind them is still blanked, as a whole.
+MOST_SEARCHED = 200_000
+
 #: The patterns that errors and lines of logs of this process obey: Python's loggers and the code that raises belong to
 #: no app, so those of every app whose settings are read here count, together.
 _hidden: dict[str, None] = dict.fromkeys(DEFAULT_PATTERNS)
@@ -89,29 +93,36 @@ def _words(key: str, edge: str = "_") -> str:
     return f"{edge}{_SEPARATOR.sub('_', key).lower()}{edge}"
 
 
-def secrets_of(value: Any, patterns: tuple[str, ...], *, is_secret: bool = False) -> Iterator[str]:
+def secrets_of(value: Any, patterns: tuple[str, ...]) -> Iterator[str]:
     """Yield the secrets in a value, at any depth, that are long enough to be looked for, without escapes.
 
     Those are the texts and numbers that matching keys hold, and their longer words; and what is blanked in other texts,
-    such as the password of a URL.
+    such as the password of a URL. Of a large value, the texts behind its first ``MOST_SEARCHED`` characters are not
+    looked through: of them only what matching keys hold is yielded.
     """
+    searched = 0
+    for text, is_secret in _texts_of(value, patterns, is_secret=False):
+        found = [text] if is_secret else []
+        if searched < MOST_SEARCHED:
+            searched += len(text)
+            redacted_text(text, patterns, blanked=found)
+            found += [word for each in found for word in _BETWEEN_WORDS.split(each) if len(word) >= LEAST_WORD]
+        for plain in {_plain(each): None for each in found}:
+            if len(plain) >= LEAST_LITERAL and plain not in _NO_SECRETS:
+                yield plain
+
+
+def _texts_of(value: Any, patterns: tuple[str, ...], *, is_secret: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the texts in a value, at any depth, and whether a matching key holds them; numbers only if one does."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from secrets_of(item, patterns, is_secret=is_secret or names_secret(str(key), patterns))
+            yield from _texts_of(item, patterns, is_secret=is_secret or names_secret(str(key), patterns))
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from secrets_of(item, patterns, is_secret=is_secret)
+            yield from _texts_of(item, patterns, is_secret=is_secret)
     elif type(value) in (str, bytes) or (is_secret and type(value) in (int, float)):
         text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        found = [text[:MOST_REDACTED]] if is_secret else []
-        redacted_text(text[:MOST_REDACTED], patterns, blanked=found)
-        for each in found:
-            words = (word for word in _BETWEEN_WORDS.split(each) if len(word) >= LEAST_WORD)
-            yield from (
-                plain
-                for one in (each, *words)
-                if len(plain := _unescaped(one)[0]) >= LEAST_LITERAL and plain not in _NO_SECRETS
-            )
+        yield text[:MOST_REDACTED], is_secret
 
 
 _NO_SECRETS = frozenset({"None", "null", "True", "true", "False", "false"})
@@ -125,6 +136,14 @@ _SPELLED = re.compile(
     re.DOTALL,
 )
 _MARKS = re.compile(rf"{_SLASHES}[xu]|%(?:25)*(?=[0-9a-fA-F]{{2}})")
+
+
+def _plain(text: str) -> str:
+    """Return a text without escapes; most have none."""
+    return text if _WITHOUT_ESCAPES.fullmatch(text) else _unescaped(text)[0]
+
+
+_WITHOUT_ESCAPES = re.compile(r"[^\\%+\x80-\U0010ffff]*")
 
 
 def _unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
@@ -164,11 +183,9 @@ def _without_literals(text: str, secrets: Iterable[str]) -> str:
     plain, places = _unescaped(text)
     spans = []
     for secret in set(secrets):
-        end, length = 0, len(secret)
+        end = 0
         while (begin := plain.find(secret[:MOST_BEGIN], end)) >= 0:
-            end = begin + min(length, MOST_BEGIN)
-            while end - begin < length and plain[end : end + 1] == secret[end - begin]:
-                end += 1
+            end = begin + _common(plain, begin, secret)
             spans.append((places[begin][0], places[end - 1][1]))
     pieces, place = [], 0
     for start, end in sorted(spans):
@@ -176,6 +193,18 @@ def _without_literals(text: str, secrets: Iterable[str]) -> str:
             pieces += [text[place:start], BLANK]
         place = max(place, end)
     return "".join([*pieces, text[place:]])
+
+
+def _common(text: str, begin: int, secret: str) -> int:
+    """Return how many characters of a secret stand in a text, from where its begin does."""
+    least, most = min(len(secret), MOST_BEGIN), len(secret)
+    while least < most:
+        middle = most if text.startswith(secret, begin) else (least + most + 1) // 2
+        if text.startswith(secret[:middle], begin):
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 #: What stands between a key and its value. A comparison counts with a text of four characters or more: ``== 'x'`` is
@@ -208,7 +237,8 @@ _ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 #: What is blanked whatever the patterns are: a password in a URL, unless a port is there, a long name in its place, and
 #: what identifies a caller.
 _LOGIN = re.compile(
-    r"(://[^\s:/?#@\"'<>]{0,256}:)(?!\d{1,5}[/?#])[^\s\"'<>]{1,2048}(?=@)|(://)[^\s:/?#@\"'<>]{20,256}(?=@)"
+    r"(?=://[^\s@\"'<>]{0,2305}@)"  # else the rest of a long text is looked through once for each ://
+    r"(?:(://[^\s:/?#@\"'<>]{0,256}:)(?!\d{1,5}[/?#])[^\s\"'<>]{1,2048}(?=@)|(://)[^\s:/?#@\"'<>]{20,256}(?=@))"
 )
 _CREDENTIALS = re.compile(
     r"\b((?:Basic|Bearer)\s+)(?=[^\s\"']{0,256}(?:\d|(?-i:[a-z][A-Z])))[\w.~+/=-]{8,}", re.IGNORECASE

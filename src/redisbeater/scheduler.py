@@ -98,6 +98,7 @@ class RedisScheduler(Scheduler):
             entry_class=self.Entry,
             max_interval=self.max_interval,
         )
+        self._beat.repair.store_statics = self.setup_schedule
         self._observer = Observer(self._beat)
         self._schedule_id = ""
         #: The dispatch that is not finished yet, if there is one.
@@ -164,11 +165,7 @@ class RedisScheduler(Scheduler):
         except MayNotLead as exc:
             beat.leadership.refuse(exc)
             return self._stand_by()
-        beat.loss.step(leads=True)
-        beat.repair.step(self.setup_schedule)
-        beat.monitor.step()
-        beat.edits.step()
-        beat.zone_change.step()
+        beat.chores.step()
         return self._wait()
 
     def _finish_earlier_dispatch(self) -> None:
@@ -326,9 +323,7 @@ class RedisScheduler(Scheduler):
 
     def _wait(self) -> float:
         beat = self._beat
-        delay = (
-            0.0 if beat.monitor.is_behind or beat.zone_change.is_behind else max(self._look_at - host_seconds(), 0.0)
-        )
+        delay = 0.0 if beat.chores.is_behind else max(self._look_at - host_seconds(), 0.0)
         if not self.is_served or not delay:
             return delay
         until = host_seconds() + min(delay, beat.max_wait)

@@ -113,13 +113,14 @@ EFFECTS = {
         found = store.run(again)
         print(found.state, found.is_final, "and then", start(again)[0])
         print(store.why("report", found.fire_time).sentence)
-        print(store.run_counts("report").abandoned, store.status(details=True).last_hour.abandoned)
+        counts = store.run_counts("report")
+        print(counts.abandoned, store.status(details=True).last_hour.abandoned, counts.failures)
         print([run.note for run in store.history("report", states=["ABANDONED"])])
         """,
         """
         ABANDONED True and then DUPLICATE
         Sent out of turn, ABANDONED: celery@w1 died in a restart.
-        1 1
+        1 1 2
         ['its worker celery@w1 does not renew it']
         """,
     ),

@@ -68,6 +68,26 @@ def test_a_standby_leads_within_the_timeout_and_logs_whose_lock_it_took(
     assert "took the lock from dead, which does not renew it; Redis's clock went back" in caplog.text
 
 
+def test_a_standby_that_takes_a_lock_that_has_expired_meanwhile_says_nothing_of_the_clock(
+    app: Celery,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    key: str,
+    let_pass: Pass,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hold(client, key, TIMEOUT_SECONDS)
+    standby = make_scheduler(app)
+    standby.tick()
+    let_pass(TIMEOUT_SECONDS + 1)  # an outage, in which the leader has ended, and the lock with it
+    client.delete(key)
+
+    standby.tick()
+
+    assert client.get(key).startswith(f"{socket.gethostname()}:{os.getpid()}:")
+    assert "clock went back" not in caplog.text
+
+
 def test_a_leader_that_renews_its_lock_keeps_it(lock: Lock, client: redis.Redis, key: str, let_pass: Pass) -> None:
     for seconds in (14.0, 14.5, 13.7, 14.9):
         hold(client, key, seconds)

@@ -100,7 +100,7 @@ def test_a_beat_without_the_rights_for_runs_says_so_and_looks_no_more(
 ) -> None:
     run_site.send("a")
     run_site.clock.go_on(QUEUE + HOUR + 1)
-    rights = ["+@all", "-hincrby"]
+    rights = ["+@all", "-strlen"]
     client.acl_setuser("left", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=rights)
     beat = make_beat(redisbeater_redis_url=f"redis://left:any@127.0.0.1:{server.port}/0")
     try:

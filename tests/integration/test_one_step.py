@@ -656,6 +656,35 @@ def test_a_proof_that_is_gone_makes_beat_send_by_its_own_connection_and_prove_on
     assert (arrived(broker), len(sent)) == (["first", "second"], 1)
 
 
+def test_beat_says_once_that_runs_leave_otherwise_and_once_that_this_is_over(
+    app: Celery,
+    make_scheduler: MakeScheduler,
+    broker: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = make_scheduler(app)
+    scheduler.tick()
+
+    monkeypatch.setattr(connection, "PROOF_SECONDS", 0.0)  # each question takes a proof of its own
+
+    def said_by_two_runs(name: str) -> list[str]:
+        caplog.clear()
+        for number in range(2):
+            save_due(app, f"{name}-{number}", every=3600.0)
+            scheduler.tick()
+        return [record.getMessage() for record in caplog.records if "leave otherwise" in record.getMessage()]
+
+    assert said_by_two_runs("before") == []
+    with monkeypatch.context() as gone:
+        gone.setattr(connection.CapturingChannel, "store", lambda *_: 0)  # as if another server had taken the proof
+        [fallen] = said_by_two_runs("meanwhile")
+    [over] = said_by_two_runs("behind")
+
+    assert fallen.startswith("runs leave otherwise from now on: at least once: ")
+    assert over == "runs leave otherwise from now on: enqueued in one step with the commit"
+
+
 @pytest.mark.parametrize("when", ["before a message", "before a commit"])
 def test_a_proof_that_does_not_come_through_sends_no_run_before_its_commit(
     make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server, when: str,

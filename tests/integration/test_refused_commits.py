@@ -16,10 +16,9 @@ from outbox import names, take
 from support.servers import Server
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduler, ScheduleStore, log_lines
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
-from redisbeater.dispatch import failures as refused_commits
 from redisbeater.model.run import State
 from redisbeater.store import Execution
 
@@ -100,7 +99,7 @@ def test_the_same_refusal_of_many_runs_is_logged_once_a_minute(
         save_due(admin, f"report-{number}")
         assert ticked(scheduler) == [f"report-{number}"]
         if number == 2:
-            monkeypatch.setattr(refused_commits, "REPEAT_SECONDS", 0.0)
+            monkeypatch.setattr(log_lines, "REPEAT_SECONDS", 0.0)
 
     lines = [record.getMessage() for record in caplog.records if "its run counts, but" in record.getMessage()]
     assert [re.sub(" entries: .*", "", line) for line in lines] == [

@@ -23,6 +23,10 @@ local FINAL = {BUFFERED = false, SENT = false, STARTED = false, RETRY = false, S
 REVOKED = true, EXPIRED = true, LOST = true}
 local CLOSED = {SUCCESS = true}
 local LETTERS = {SUCCESS = 'S', FAILURE = 'F', EXPIRED = 'X', LOST = 'L'}
+local DOUBTFUL = {LOST = true}
+local FAILURES = {FAILURE = true, LOST = true}
+local REPORTED = {SUCCESS = true, FAILURE = true}
+local REDELIVERED = {FAILURE = true, REVOKED = true}
 local COUNTED = {'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped'}
 """
 
@@ -276,12 +280,15 @@ def test_no_script_has_a_list_of_states() -> None:
 def test_a_prelude_holds_functions_and_nothing_else() -> None:
     for path in (PRELUDE, RUNS_PRELUDE):
         starts = [line for line in path.read_text().splitlines() if line and not line.startswith((" ", "--", "end"))]
-        assert len(starts) == len(Function.all(path)) > 5
-        assert not [line for line in starts if not line.startswith("local function ")]
+        functions = [line for line in starts if line.startswith("local function ")]
+        assert len(functions) == len(Function.all(path)) > 5
+        assert {line.partition(" --")[0] for line in starts} - set(functions) <= {"local refused"}
 
 
 def test_a_shared_function_is_shared() -> None:
-    assert not [function.name for function in FUNCTIONS if _uses(function, [*PATHS, RUNS_PRELUDE], FUNCTIONS) < 2]
+    assert not [
+        function.name for function in FUNCTIONS if _uses(function, [*PATHS, *PARTS, RUNS_PRELUDE], FUNCTIONS) < 2
+    ]
 
 
 def test_a_function_of_runs_is_shared_or_a_step_of_one_that_is() -> None:
@@ -297,12 +304,15 @@ def test_a_function_of_runs_is_shared_or_a_step_of_one_that_is() -> None:
 def _uses(function: Function, paths: list[Path], functions: list[Function]) -> int:
     """Return how many of these scripts and functions call a function."""
     bodies = [other.body for other in functions if other != function]
-    return sum(f"{function.name}(" in text for text in [*(path.read_text() for path in paths), *bodies])
+    call = re.compile(rf"\b{function.name}\(|\b(?:aside|pcall)\({function.name}\b")
+    return sum(bool(call.search(text)) for text in [*(path.read_text() for path in paths), *bodies])
 
 
 def test_a_shared_function_is_documented_and_cheap() -> None:
     for function in (*FUNCTIONS, *RUN_FUNCTIONS):
-        assert re.match(r"-- (Add|Return|Remove|Schedule|Store|Tell) ", function.comment), function.name
+        assert re.match(r"-- (Add|Delete|Do|Let|Publish|Remove|Return|Schedule|Store|Tell|Wake) ", function.comment), (
+            function.name
+        )
         assert not re.search(rf"'({'|'.join(UNBOUNDED)}|SCAN)'", function.body), function.name
 
 

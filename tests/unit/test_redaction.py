@@ -17,7 +17,7 @@ from support.examples import examples
 from redisbeater.display import quoted, shown
 from redisbeater.log_lines import get_logger
 from redisbeater.redaction import DEFAULT_PATTERNS as PATTERNS
-from redisbeater.redaction import hide, names_secret, redacted, redacted_text, secrets_of
+from redisbeater.redaction import MOST_SEARCHED, hide, names_secret, redacted, redacted_text, secrets_of
 
 
 @pytest.mark.parametrize(
@@ -346,3 +346,21 @@ def test_log_lines_and_errors_obey_the_patterns_of_every_app(caplog: pytest.LogC
 
     assert "4t5" not in caplog.text
     assert "{'shoeSize': '***'}" in caplog.text
+
+
+def test_behind_the_texts_that_are_looked_through_only_what_a_matching_key_holds_is_a_secret() -> None:
+    value = [
+        {"body": '{"password": "first-of-all"}'},
+        *("x" * 20_000 for _ in range(MOST_SEARCHED // 20_000)),
+        {"body": '{"password": "second-one"}', "token": "third-of-all, in words"},
+    ]
+
+    assert list(secrets_of(value, PATTERNS)) == ["first-of-all", "third-of-all, in words"]
+
+
+def test_of_a_secret_that_a_text_has_cut_off_all_is_blanked_that_it_has() -> None:
+    secret = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+    for length in range(16, len(secret) + 1):
+        text = f"sent <{secret[:length]}!> to the server"
+        assert redacted_text(text, PATTERNS, [secret]) == "sent <***!> to the server"

@@ -33,6 +33,9 @@ class Loss:
         token: names this beat.
     """
 
+    #: It is one request, and never goes on in the next pass.
+    is_behind = False
+
     def __init__(self, context: Context, log: ScheduleLog, token: str) -> None:
         self._redis = context.redis
         self._log = log
@@ -41,7 +44,7 @@ class Loss:
         self._look_at = float("-inf")
         self._has_refused = False
 
-    def step(self, *, leads: bool) -> None:
+    def step(self, *, leads: bool = True) -> None:
         """Look if it is time. A beat that leads also closes the incident when there are as many entries again."""
         if time.monotonic() >= self._look_at:
             self.look(leads=leads)

@@ -13,12 +13,13 @@ from typing import Any
 from redisbeater.context import Context
 from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import RedisBeaterError, StoreError, StoreUnavailable
-from redisbeater.log_lines import event, get_logger
+from redisbeater.log_lines import Seldom, event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.run import Run, State
 from redisbeater.sending.counts import Counts
 from redisbeater.signals import run_finished, run_lost, run_requeued
+from redisbeater.store.failure import will_pass
 
 logger = get_logger(__name__)
 
@@ -163,6 +164,9 @@ class Monitor:
         self._counts = counts
         self._period = context.config.run_timeout / 4
         self._look_at = 0.0
+        #: How many runs of this look could not be judged: the next page begins behind them.
+        self._passed = 0
+        self._seldom = Seldom()
         self._left = LeftRuns(context)
         self._knows_workers = False
         #: How many runs had been sent at the look before: a worker has had the time to start these.
@@ -178,13 +182,28 @@ class Monitor:
             return
         if time.monotonic() < self._look_at:
             return
-        overdue = self._runs.overdue(PAGE)
+        try:
+            self._look()
+        except StoreUnavailable:
+            raise
+        except StoreError as exc:
+            if will_pass(exc):
+                raise
+            self._end_look()
+            if self._seldom.is_due("look", exc):
+                logger.error("Redis refused to say which runs are lost, trying again later: %s", exc)
+        self._look_for_workers()
+
+    def _look(self) -> None:
+        overdue = self._runs.overdue(PAGE, passed=self._passed)
         judged, lost = self._judge(overdue) if overdue else (0, 0)
         is_done = judged == len(overdue) < PAGE
         self.is_behind = lost > 0 and not is_done
         if is_done:
-            self._look_at = time.monotonic() + self._period
-        self._look_for_workers()
+            self._end_look()
+
+    def _end_look(self) -> None:
+        self._look_at, self._passed, self.is_behind = time.monotonic() + self._period, 0, False
 
     def _report_ignored(self) -> None:
         """Log once how many entries have become due whose fields need records of runs."""
@@ -212,8 +231,7 @@ class Monitor:
             judged += 1
             definition, most = definitions.get(run.name), self._context.defaults.requeue_lost
             verdict = judge(run, definition, now, most, self._period)
-            outcome = self._runs.lose(run, verdict.state, requeue_in=verdict.requeue_in, note=verdict.note)
-            if outcome == "LOST":
+            if self._lose(run, verdict) == "LOST":
                 logged += 1
                 _log(run, verdict, is_shown=logged <= LOGGED_RUNS)
                 _announce(run, verdict)
@@ -222,6 +240,24 @@ class Monitor:
         if logged > LOGGED_RUNS:
             logger.warning("%d more runs are lost; celery redisbeater history has them", logged - LOGGED_RUNS)
         return judged, logged
+
+    def _lose(self, run: Run, verdict: LossDecision) -> str:
+        """Record a verdict, and return the outcome; empty where Redis refuses this one, which is passed over."""
+        try:
+            return self._runs.lose(run, verdict.state, requeue_in=verdict.requeue_in, note=verdict.note)
+        except StoreError as exc:
+            if will_pass(exc):
+                raise
+            self._passed += 1
+            if self._seldom.is_due("lose", exc):
+                logger.error(
+                    "entry %r: run %s cannot be judged, its lease is over; Redis refused that, and it is passed over: "
+                    "%s",
+                    run.name,
+                    run.id,
+                    exc,
+                )
+            return ""
 
     def _read_definitions(self, names: Iterable[str]) -> tuple[datetime, Mapping[str, Definition]]:
         """Return the server's time, and the definitions of the entries that exist and can be read."""

@@ -156,6 +156,9 @@ class Edits:
     Beat's own changes are among them. A program that writes raw keys without a message is not noticed.
     """
 
+    #: A step logs all that it may; the next one has time.
+    is_behind = False
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._names: dict[str, None] = {}

@@ -145,6 +145,9 @@ class Repair:
         foreign_keys: checks at the start of each walk what other programs have overwritten.
     """
 
+    #: A walk takes the time between the claims: what is missing is found within a minute.
+    is_behind = False
+
     def __init__(self, context: Context, foreign_keys: ForeignKeys | None = None) -> None:
         self._context = context
         self._foreign_keys = foreign_keys or ForeignKeys(context.redis)
@@ -154,6 +157,8 @@ class Repair:
         self._started_at = float("-inf")
         self._restored: list[str] = []
         self._broken: list[str] = []
+        #: Stores the static entries of the app; called at the start of a walk if some are lost.
+        self.store_statics: Callable[[], None] | None = None
         #: How many entries were restored.
         self.repaired = 0
 
@@ -167,18 +172,15 @@ class Repair:
         self._cursor, self._started_at = "0", float("-inf")
         self._found.clear()
 
-    def step(self, store_statics: Callable[[], None] | None = None) -> None:
-        """Repair what one page of keys holds, or as much of it as the time allows, if it is time.
-
-        ``store_statics`` stores the static entries of the app; called at the start of a walk if some are lost.
-        """
+    def step(self) -> None:
+        """Repair what one page of keys holds, or as much of it as the time allows, if it is time."""
         if self.is_done:
             if time.monotonic() < self._started_at + PERIOD_SECONDS:
                 return
             self._started_at = time.monotonic()
             self._foreign_keys.check()
-            if store_statics is not None:
-                self._store_lost(store_statics)
+            if self.store_statics is not None:
+                self._store_lost(self.store_statics)
             self._correct_lists()
         deadline = time.monotonic() + STEP_SECONDS
         if not self._found:

@@ -208,6 +208,7 @@ class Broker:
             self.one_step.why = ANOTHER_SERVER
         elif self.one_step.is_wanted:
             self.is_ready()
+        self.one_step.begin()
         return self.one_step.words
 
     def retry_for_standby(self) -> None:

@@ -121,6 +121,8 @@ class OneStep:
         self.proof = "", 0
         #: Why messages leave before the commit; empty: they do not.
         self.why = SWITCHED_OFF if why_apart is None else "the broker was not reached yet"
+        #: What was logged of it last; None: nothing, as of a beat that does not lead.
+        self._logged: str | None = None
         #: Keys of queues to which the user of the schedule has no right.
         self.closed_keys: set[str] = set()
 
@@ -134,13 +136,22 @@ class OneStep:
         """What holds, and why."""
         return f"{AT_LEAST_ONCE}{self.why}" if self.why else IN_ONE_STEP
 
+    def begin(self) -> None:
+        """Log from now on when it holds no more, and when it does again: what holds now is logged elsewhere."""
+        self._logged = self.why
+
     def holds(self, channel: Any) -> bool:
         """Return whether it can, as far as a proof of the last seconds says; a new connection needs another one.
 
         Errors are those of the transport and of the schedule: whichever cannot be reached, no run may leave otherwise.
         """
-        if self._why_apart is None:
-            return False
+        holds = self._why_apart is not None and self._is_proved(channel, self._why_apart)
+        if self._logged is not None and bool(self._logged) is holds:
+            self._logged = self.why
+            logger.warning("runs leave otherwise from now on: %s", self.words)
+        return holds
+
+    def _is_proved(self, channel: Any, why_apart: Callable[[str, int], str]) -> bool:
         if not isinstance(channel, CapturingChannel):
             is_redis = getattr(channel.connection, "driver_type", "") == "redis"
             self.why = (OWN_WAY if hasattr(Producer, "batch") else TOO_OLD) if is_redis else ANOTHER_SERVER
@@ -148,7 +159,7 @@ class OneStep:
         is_old = time.monotonic() >= self._given_at + PROOF_SECONDS
         if channel is not self._channel or channel.has_disconnected or is_old:
             self._channel, given_at, self.proof = None, time.monotonic(), ("", 0)
-            self.why = self._prove(channel, self._why_apart)
+            self.why = self._prove(channel, why_apart)
             self._channel, self._given_at = channel, given_at
         return not self.why
 

@@ -47,7 +47,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import STATES, Run
 from redisbeater.times import clock_words, date_words, relative_words, span_words
 
 #: The longest time between two looks with ``--follow``: lines of a log come without an event.
@@ -227,7 +227,8 @@ def _belongings(details: RunDetails) -> Iterator[tuple[str, str]]:
     yield "arguments", details.arguments_note
     yield "args", "" if details.args is None else printable_json(details.args)
     yield "kwargs", "" if details.kwargs is None else printable_json(details.kwargs)
-    is_kept = details.traceback or details.run.state is not State.FAILURE
+    facts = STATES[details.run.state]
+    is_kept = details.traceback or not (facts.is_failure and facts.is_reported)
     yield "traceback", "" if is_kept else "not kept; the newest 3 failures of an entry have one"
     words = (details.entry.words, details.entry.usual_words) if details.entry else ()
     yield "entry", ", ".join(filter(None, words))

@@ -8,7 +8,8 @@ from datetime import datetime
 import click
 from celery import Celery
 
-from redisbeater.cli.group import Times, as_json, as_json_lines, command, print_lines, redisbeater, times
+from redisbeater.cli import redisbeater
+from redisbeater.cli.group import Times, as_json, as_json_lines, command, print_lines, times
 from redisbeater.cli.table import View, aligned
 from redisbeater.display import printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore

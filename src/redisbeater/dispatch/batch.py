@@ -153,6 +153,16 @@ class Batch:
                 self._in_flight.append(item)
         return confirmed
 
+    def keep_claims(self) -> None:
+        """Let the done jobs that catch up do so once they are committed, under the claim that the commit keeps."""
+        waiting, self.catch_up = self.catch_up, deque()
+        for item in waiting:
+            job = self.done.get(item.claimed.key)
+            if job is None:
+                self.catch_up.append(item)
+            else:
+                self.done[item.claimed.key] = job._replace(whole=item.job)
+
     def requeue_in_flight(self) -> int:
         """Put in-flight entries back at the head of the queue; whether they were sent is unknown. Return their number.
 

@@ -212,9 +212,9 @@ class ClaimDispatch:
             with self._refusals.put_back_without_redis(refusal.entries if refusal else []):
                 error = publication.flush()
         self._resources.pace.sent(publication.runs)
-        if publish_batch.is_captured:
-            with self._refusals.put_back_without_redis(refusal.entries if refusal else []):
-                self._commit()
+        with self._refusals.put_back_without_redis(refusal.entries if refusal else []):
+            self._batch.keep_claims()
+            self._commit()  # now: a send that takes longer than the lease must not have others sent again
         if error is not None:
             self._refusals.retry_one_by_one(error, refusal)
         elif refusal is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
@@ -12,7 +11,7 @@ from typing import Any
 from redisbeater.clock import MAX_THINGS, Backoff
 from redisbeater.display import fingerprint, shown, text_of
 from redisbeater.exceptions import causes, reason_of
-from redisbeater.log_lines import event, get_logger
+from redisbeater.log_lines import Seldom, event, get_logger
 from redisbeater.signals import entry_failing, entry_fixed, run_refused
 from redisbeater.store.claim import CommitResult
 
@@ -97,12 +96,6 @@ def summary_of(error: Exception) -> str:
     return fingerprint(f"{type(first).__name__}: {text_of(error)}")
 
 
-#: An error that is known is logged once in this time: it comes with every run.
-REPEAT_SECONDS = 60.0
-
-#: How many errors are known; what was logged longest ago is forgotten first.
-MAX_ERRORS = 100
-
 REDUCED = "entry %r: its run counts, but Redis refused its log or its record, as of %d entries: %s"
 REFUSED = "entry %r: Redis refused its commit, as of %d entries; it becomes due again when its lease ends: %s"
 
@@ -111,7 +104,7 @@ class RefusedCommits:
     """Logs the refused commits of one beat: the first entry, and how many there were since the last line."""
 
     def __init__(self) -> None:
-        self._logged_at: OrderedDict[str, float] = OrderedDict()
+        self._seldom = Seldom()
         self._since: dict[str, int] = {}
 
     def log(self, result: CommitResult) -> None:
@@ -119,17 +112,7 @@ class RefusedCommits:
         for line, errors in ((REDUCED, result.reduced), (REFUSED, result.refused)):
             for name, error in islice(errors.items(), 1):
                 count = self._since.pop(line, 0) + len(errors)
-                if self._is_due(f"{line} {summary_of(error)}"):
+                if self._seldom.is_due(line, error):
                     logger.error(line, name, count, error)
                 else:
                     self._since[line] = count
-
-    def _is_due(self, what: str) -> bool:
-        now = time.monotonic()
-        if now < self._logged_at.get(what, float("-inf")) + REPEAT_SECONDS:
-            return False
-        self._logged_at[what] = now
-        self._logged_at.move_to_end(what)
-        if len(self._logged_at) > MAX_ERRORS:
-            self._logged_at.popitem(last=False)
-        return True

@@ -67,6 +67,9 @@ class StateFacts(NamedTuple):
         tone: how it is to be taken.
         follows: the states that it may follow. A run of which nothing is known may be reported in any but LOST.
         is_end: nothing more is expected. LOST is an end unless the run is to be sent again.
+        is_failure: it is one more failure in a row, for ``disable_after_failures``.
+        is_reported: an execution has ended so, and has a duration; with ``is_failure`` also a traceback.
+        needs_redelivery: the run begins again only if the broker has given its message out again.
         letter: what stands for it among the last ends of an entry; empty: it says nothing about the entry.
         sentence: what :func:`sentence_of` returns, with ``{again}`` and ``{worker}`` in it; empty: the name says it.
     """
@@ -74,6 +77,9 @@ class StateFacts(NamedTuple):
     tone: Tone
     follows: tuple[State, ...]
     is_end: bool = False
+    is_failure: bool = False
+    is_reported: bool = False
+    needs_redelivery: bool = False
     letter: str = ""
     sentence: str = ""
 
@@ -90,9 +96,11 @@ STATES: Mapping[State, StateFacts] = {
         "busy", (State.BUFFERED, State.SENT, State.RETRY, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST)
     ),
     State.RETRY: StateFacts("warn", _REPORTED, sentence="to be tried again"),
-    State.SUCCESS: StateFacts("good", _REPORTED, is_end=True, letter="S"),
-    State.FAILURE: StateFacts("bad", _REPORTED, is_end=True, letter="F"),
-    State.REVOKED: StateFacts("quiet", (*_OPEN, State.LOST), is_end=True),
+    State.SUCCESS: StateFacts("good", _REPORTED, is_end=True, is_reported=True, letter="S"),
+    State.FAILURE: StateFacts(
+        "bad", _REPORTED, is_end=True, is_failure=True, is_reported=True, needs_redelivery=True, letter="F"
+    ),
+    State.REVOKED: StateFacts("quiet", (*_OPEN, State.LOST), is_end=True, needs_redelivery=True),
     State.EXPIRED: StateFacts(
         "bad",
         (State.SENT, State.RETRY),
@@ -100,17 +108,21 @@ STATES: Mapping[State, StateFacts] = {
         letter="X",
         sentence="no worker had started it{again} before its deadline",
     ),
-    State.LOST: StateFacts("bad", _OPEN, is_end=True, letter="L"),
+    State.LOST: StateFacts("bad", _OPEN, is_end=True, is_failure=True, letter="L"),
 }
 
 #: The states after which nothing more is expected; ``LOST`` is one unless the run is to be sent again.
 FINAL = frozenset(state for state, facts in STATES.items() if facts.is_end)
 
-#: The ends that count as failures of the entry.
+#: The ends that people look for as failures. Not each counts for ``disable_after_failures``; ``is_failure`` says that.
 FAILED = frozenset(state for state in FINAL if STATES[state].tone == "bad")
 
 #: Those that nothing may follow: an execution that begins later is one too many.
 CLOSED = FINAL.difference(*(facts.follows for facts in STATES.values()))
+
+
+#: Those that another end may follow: nobody has reported them, and a worker may do so later.
+DOUBTFUL = frozenset(state for state in FINAL if any(state in STATES[end].follows for end in FINAL))
 
 
 class Kind(TextEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -205,19 +205,26 @@ class CommitResult:
         """The names of those of which nothing was written, although they are claimed."""
         return {*self.changed, *self.refused, *self.rejected, *self.unproved}
 
-    def add(self, commitments: Sequence[Commitment], reply: Mapping[str, Any]) -> None:
-        """Add the reply of the commit script: the places of those commitments that were not written, or in part."""
+    def add(
+        self, commitments: Sequence[Commitment], reply: Mapping[str, Any], error_of: Callable[[str], StoreError]
+    ) -> None:
+        """Add the reply of the commit script: the places of those commitments that were not written, or in part.
+
+        ``error_of`` makes an error of what the script says of commands that were refused.
+        """
         for place, stored in reply.items():
             if place == "resent":
                 self.reduced.update(
-                    (why["name"], StoreError(why["reduced"])) for why in stored.values() if "reduced" in why
+                    (why["name"], error_of(why["reduced"])) for why in stored.values() if "reduced" in why
                 )
                 self.unsent = {run_id: why for run_id, why in stored.items() if "done" in why or "reduced" not in why}
-            if place in ("resent", "unproved"):
+            if place == "reduced":
+                self.reduced[stored["name"]] = error_of(stored["reduced"])
+            if place in ("reduced", "resent", "unproved"):
                 continue
             name = commitments[int(place)].entry.name
             if "reduced" in stored:
-                self.reduced[name] = StoreError(stored["reduced"])
+                self.reduced[name] = error_of(stored["reduced"])
             if "done" in stored:
                 self.begun[name] = stored["done"]
             if "kept" in stored:

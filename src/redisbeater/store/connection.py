@@ -21,7 +21,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_afte
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.exceptions import StoreError
-from redisbeater.model.run import CLOSED, COUNTED, FINAL, STATES, State
+from redisbeater.model.run import CLOSED, COUNTED, DOUBTFUL, FINAL, STATES, State
 from redisbeater.store.client import make_client
 from redisbeater.store.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
 from redisbeater.store.keys import ABSENT
@@ -129,12 +129,21 @@ def _parts_of_runs(name: str, *, with_runs: bool) -> list[str]:
     return ["states", "runs/prelude"] if name.startswith("runs/") else []
 
 
+def _those(fact: str) -> str:
+    """Return the states of which a fact is known, as a table of Lua."""
+    return "{" + ", ".join(f"{state} = true" for state in State if getattr(STATES[state], fact)) + "}"
+
+
 #: What scripts of runs know of states. Sets have an order of their own in each process, which must not get into a text:
 #: each process would send another script.
 _STATES = f"""\
 local FINAL = {{{", ".join(f"{state} = {str(state in FINAL).lower()}" for state in State)}}}
 local CLOSED = {{{", ".join(f"{state} = true" for state in State if state in CLOSED)}}}
 local LETTERS = {{{", ".join(f"{state} = '{STATES[state].letter}'" for state in State if STATES[state].letter)}}}
+local DOUBTFUL = {{{", ".join(f"{state} = true" for state in State if state in DOUBTFUL)}}}
+local FAILURES = {_those("is_failure")}
+local REPORTED = {_those("is_reported")}
+local REDELIVERED = {_those("needs_redelivery")}
 local COUNTED = {{{", ".join(f"'n.{word}'" for word in COUNTED)}}}
 """
 
@@ -207,11 +216,13 @@ class Connection:
         try:
             return self.call(attempt)
         except StoreError as exc:
-            line = loaded.line_of(str(exc))
-            if not line:
+            if not loaded.line_of(str(exc)):
                 raise
-            hint = "" if right_hint(str(exc)) else right_hint(str(exc), commands_of(line))
-            raise type(exc)(f"{exc}{hint} [{script}.lua: {line}]") from exc.__cause__
+            raise type(exc)(_with_place(script, loaded, str(exc))) from exc.__cause__
+
+    def refusal(self, script: str, problem: str, *, with_runs: bool = False) -> StoreError:
+        """Return the error for what a script told of commands that were refused, while it did the rest."""
+        return StoreError(_with_place(script, self._loaded(script, with_runs=with_runs), problem))
 
     def call(self, operation: Callable[[Any], Any]) -> Any:
         """Run an operation and return its result; retry the whole of it while Redis is unreachable.
@@ -259,6 +270,13 @@ class Connection:
             if is_transient(exc):
                 self._client.recover(client)
             raise
+
+
+def _with_place(script: str, loaded: Script, problem: str) -> str:
+    """Return the text of an error with the line of the script that it names, and how to grant the right there."""
+    line = loaded.line_of(problem)
+    hint = right_hint(problem) or right_hint(problem, commands_of(line))
+    return f"{problem}{'' if hint in problem else hint}{f' [{script}.lua: {line}]' if line else ''}"
 
 
 def unless_wrong_type(connection: Connection, operation: Callable[[Any], Any]) -> Any:

@@ -142,11 +142,11 @@ class Lock:
         """
         abandoned = self._hold if self._is_abandoned else None
         terms = [abandoned.holder, f"{abandoned.ends_at:.3f}"] if abandoned else ["", "0"]
-        outcome, newer, ends_at = self._ask(
+        outcome, newer, detail = self._ask(
             "acquire", [self._keys.lock, self._keys.format, self._keys.beats], [str(data_format.FORMAT), *terms]
         )
-        self._watch(float(ends_at) if outcome == "HELD" else None)
-        self.taken_from = abandoned.holder if abandoned and outcome == "ACQUIRED" else ""
+        self._watch(float(detail) if outcome == "HELD" else None)
+        self.taken_from = detail if outcome == "ACQUIRED" else ""
         self.refusal = data_format.refusal(self._keys.format, newer) if newer else ""
         if outcome == "OUTDATED":
             raise FormatTooNew(self.refusal)

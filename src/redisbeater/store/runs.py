@@ -29,6 +29,7 @@ from typing import Any
 from redisbeater.config.settings import Config
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
+from redisbeater.log_lines import Seldom, get_logger
 from redisbeater.model.log_line import line_text
 from redisbeater.model.run import (
     COUNTED,
@@ -51,6 +52,8 @@ from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
 from redisbeater.times import from_unix, to_unix
+
+logger = get_logger(__name__)
 
 
 def new_holder(host: str, pid: int) -> str:
@@ -215,6 +218,7 @@ class RunStore:
         self._connection = connection
         self._keys = keys
         self._config = config
+        self._seldom = Seldom()
 
     @classmethod
     def of_worker(cls, config: Config) -> RunStore:
@@ -307,9 +311,12 @@ class RunStore:
 
     # What beat does
 
-    def overdue(self, limit: int = 100, *, seconds: float = 0.0) -> list[Run]:
-        """Return active runs whose lease ended at least ``seconds`` ago, the oldest first, with their payloads."""
-        terms = [self._keys.prefix, str(limit), *self._bounds, f"{seconds:g}"]
+    def overdue(self, limit: int = 100, *, seconds: float = 0.0, passed: int = 0) -> list[Run]:
+        """Return active runs whose lease ended at least ``seconds`` ago, the oldest first, with their payloads.
+
+        ``passed``: so many of the oldest are passed over.
+        """
+        terms = [self._keys.prefix, str(limit), *self._bounds, f"{seconds:g}", str(passed)]
         return self._read(self._connection.run("runs/overdue", [self._keys.active], terms))
 
     def lose(self, run: Run, state: State = State.LOST, *, requeue_in: float | None = None, note: str = "") -> str:
@@ -332,7 +339,7 @@ class RunStore:
         keys = [self._keys.run(run_id), self._keys.active, self._keys.new_answer()]
         delay = "" if requeue_in is None else f"{requeue_in:.6f}"
         terms = [*self._terms, seen, state.value, delay, note, str(self._config.log_limit), line]
-        word: str = self._connection.run("runs/lose", keys, terms)
+        word: str = self._change("lose", keys, terms)
         return word
 
     def take(self, *, token: str, limit: int = 100, taken: str = "1") -> list[Run]:
@@ -352,7 +359,7 @@ class RunStore:
         """
         keys = [self._keys.resend, self._keys.lock, self._keys.pause]
         terms = [self._keys.prefix, token, str(self._config.lease_timeout), str(limit), *self._bounds, taken]
-        word, reply = self._connection.run("runs/take", keys, terms)
+        word, reply = self._change("take", keys, terms)
         if word == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
         return self._read(reply)
@@ -366,7 +373,7 @@ class RunStore:
         """
         line = line_text("stopped", run=run_id, by=by, note=note)
         terms = [*self._terms, _json(_pairs(by=by, note=note)), str(self._config.log_limit), line]
-        self._connection.run("runs/stop", [self._keys.run(run_id), self._keys.new_answer()], terms)
+        self._change("stop", [self._keys.run(run_id), self._keys.new_answer()], terms)
         return self.run(run_id)
 
     def reserve(self, run: NewRun, overlap: str = "allow") -> Reservation:
@@ -378,7 +385,7 @@ class RunStore:
         """
         keys = [self._keys.entry(run.name), self._keys.schedule, self._keys.new_answer()]
         terms = [self._keys.prefix, self._wait, overlap, _json(run.to_row())]
-        word, active = self._connection.run("runs/reserve", keys, terms)
+        word, active = self._change("reserve", keys, terms)
         return Reservation(outcome=word, active=tuple(map(self._keys.run_id, active)))
 
     def withdraw(self, run_id: str, *, error: str) -> str:
@@ -433,7 +440,18 @@ class RunStore:
         return str(self._config.run_queue_timeout)
 
     def _run(self, script: str, run_ids: Sequence[str], args: Sequence[str]) -> Any:
-        return self._connection.run(f"runs/{script}", [self._keys.run(run_id) for run_id in run_ids], args)
+        return self._change(script, [self._keys.run(run_id) for run_id in run_ids], args)
+
+    def _change(self, script: str, keys: Sequence[str], args: Sequence[str]) -> Any:
+        """Run a script that changes runs, and return its answer; what was refused of the rest is logged."""
+        reply = self._connection.run(f"runs/{script}", keys, args)
+        if not isinstance(reply, list) or reply[:1] != ["REDUCED"]:
+            return reply
+        _, problem, answer = reply
+        error = self._connection.refusal(f"runs/{script}", problem)
+        if self._seldom.is_due(script, error):
+            logger.warning("the state of a run is stored, but Redis refused a part of its records: %s", error)
+        return answer
 
     def _read(self, reply: str) -> list[Run]:
         """Read the runs of a reply; a list without members comes as an object."""

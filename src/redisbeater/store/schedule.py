@@ -361,7 +361,7 @@ class RedisSchedule:
         args, retry_args = ([*head, word, *tail] for word in ("1" if call.is_retry else "", "1"))
         text = self._connection.run("commit", keys, args, retry_args=retry_args, with_runs=bool(call.runs))
         reply: dict[str, Any] = json.loads(text)
-        result.add(commitments, reply)
+        result.add(commitments, reply, partial(self._connection.refusal, "commit", with_runs=bool(call.runs)))
         return reply
 
     def why_apart(self, key: str, database: int) -> str:

@@ -22,7 +22,7 @@ from redisbeater.management.blanking import redacted_line, shown_run, shown_runs
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_number
-from redisbeater.model.run import FINAL, Kind, Payload, Run, RunBrief, RunCounts, State, sentence_of
+from redisbeater.model.run import FINAL, STATES, Kind, Payload, Run, RunBrief, RunCounts, State, sentence_of
 from redisbeater.redaction import redacted
 from redisbeater.store import FoundRuns, Notifier, pages
 from redisbeater.store.snapshot import version_of
@@ -84,7 +84,7 @@ def outcome_words(run: Run, now: datetime) -> str:
     if run.state is State.STARTED:
         since = f", running for {span_words(length, units=2)}" if length is not None else ""
         return f"STARTED{where}{since}"
-    if run.state in (State.SUCCESS, State.FAILURE) and length is not None:
+    if STATES[run.state].is_reported and length is not None:
         return f"{run.state} in {span_words(length)}{where}"
     return f"{run.state}{where}"
 
@@ -92,7 +92,7 @@ def outcome_words(run: Run, now: datetime) -> str:
 def end_words(run: Run, now: datetime) -> str:
     """Return how a run has ended, for the line of a command: its state, duration, worker and error."""
     detail = run.error or run.note
-    return outcome_words(run, now) + (f": {detail}" if detail and run.state is not State.SUCCESS else "")
+    return outcome_words(run, now) + (f": {detail}" if detail and STATES[run.state].tone != "good" else "")
 
 
 def note_words(run: Run, now: datetime) -> str:
@@ -107,7 +107,7 @@ def _notes(run: Run, now: datetime) -> Iterator[str]:
         yield sentence_of(run)
     yield run.error
     yield run.note
-    if run.state is State.LOST and run.resend_at is not None:
+    if run.state in FINAL and run.resend_at is not None:
         yield f"sent again {relative_words(run.resend_at, now)}" if run.resend_at > now else "to be sent again"
     yield "asked to stop" if run.is_to_stop and not run.is_final else ""
     yield _origin(run)
@@ -124,7 +124,7 @@ def _origin(run: Run) -> str:
 
 def usual_seconds(runs: Sequence[Run]) -> float | None:
     """Return the median duration of runs that have succeeded; None where there are too few."""
-    known = [run.took for run in runs if run.state is State.SUCCESS and run.took is not None]
+    known = [run.took for run in runs if STATES[run.state].tone == "good" and run.took is not None]
     return median(known) if len(known) >= FEWEST_FOR_USUAL else None
 
 

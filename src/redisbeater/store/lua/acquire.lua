@@ -10,7 +10,7 @@
 -- ARGV[4] abandoned text: token of a leader that has stopped renewing the lock; '': none is known
 -- ARGV[5] seen_end  UNIX seconds when the lock of that leader ends; a lock that ends later was renewed
 -- ARGV[6] beat      text: the line of this beat as a standby; '': none is due
--- Returns {'ACQUIRED', '', '0', '', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it
+-- Returns {'ACQUIRED', '', '0', '', abandoned}: the leader from which it was taken, '' if it was free; {'HELD', token of the leader, milliseconds until it is free (text; '-1': it
 --      never is), newer, UNIX seconds when it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no
 --      token, as an empty text is none, or {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer
 --      than this beat. newer: what the key of the format holds, '' when it is not newer
@@ -19,6 +19,7 @@ local token, timeout, version, abandoned, seen_end, beat = ARGV[1], ARGV[2], ARG
 
 local holder = try('GET', lock)
 local newer, is_older = newer_format(format, version)
+local taken_from = ''
 if newer or holder ~= false then write_beat(beats, beat) end
 if holder == nil or holder == '' then return {'FOREIGN', redis.call('TYPE', lock).ok, '-1', newer or '', ''} end
 if holder and holder ~= token then
@@ -27,8 +28,9 @@ if holder and holder ~= token then
   if leader ~= abandoned or free_in < 0 or math.abs(ends_at - tonumber(seen_end)) > 0.1 then
     return {'HELD', leader, tostring(free_in), newer or '', string.format('%.3f', ends_at)}
   end
+  taken_from = leader
 end
 if newer then return {'OUTDATED', '', '-1', newer, ''} end
 if is_older then redis.call('SET', format, version) end
 redis.call('SET', lock, token, 'PX', timeout)
-return {'ACQUIRED', '', '0', '', ''}
+return {'ACQUIRED', '', '0', '', taken_from}

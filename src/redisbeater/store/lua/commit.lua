@@ -40,7 +40,8 @@
 --      the broker refused its message}; of those that were written in part, {reduced: why} or {done: how many commands
 --      of its messages}, and of those that stay claimed, {kept: by what}. unproved: the error, empty: the broker is
 --      another server; resent: the same of runs by id, with the name of the entry where one was written in part, and
---      {gone: true} of one that another beat has taken since, or that needs no message any more
+--      {gone: true} of one that another beat has taken since, or that needs no message any more; reduced: the same of
+--      what is counted of all runs together, {reduced, name: the first entry}
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_retry, runs, proof, there, here = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
@@ -105,7 +106,8 @@ local function commit(key, new)
   local is_deleted = is_ours and not new.score
   local problem = new.push and problem_in(record, key, new, is_deleted)
   if not new.push then record(key, new, is_deleted) end
-  answer = {reduced = problem or nil, done = done}
+  local refusals = take_refused()
+  answer = {reduced = problem or refusals, done = done}
   if is_deleted then
     delete(key, new.name)
     return next(answer) and answer

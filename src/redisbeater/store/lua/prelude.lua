@@ -15,6 +15,22 @@ local function try(command, key, ...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(command .. ': ' .. reply.err) end
 end
 
+-- Return an error as text. Newer servers raise a table.
+local function error_of(problem)
+  if type(problem) ~= 'table' then return tostring(problem) end
+  return string.format('%s user_script:%s', problem.err, problem.line or 1)
+end
+
+local refused -- the first error of what was done aside; nil: there is none
+
+-- Do what nothing else depends on, such as a line of a log or a count, and return its result; nil where it is refused:
+-- the script goes on, and tells that with its reply.
+local function aside(act, ...)
+  local is_done, result = pcall(act, ...)
+  if is_done then return result end
+  refused = refused or error_of(result)
+end
+
 -- Remove a key, and ask with it for the commands that write entries, and for others: where the right to one is missing,
 -- the script must end before a part of an entry is written, or before its run is sent. Nothing is written.
 local function need_rights(key, ...)
@@ -158,12 +174,12 @@ local function add_to_log(key, most, text, count, first, last)
   local function said(full) return string.match(full or '', '^(.-),"was":') or full end
   if said(newest_text) == said(text) then
     count = newest_count + (count or 1)
-    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, newest_text))
+    try('LSET', key, 0, string.format('%s %.0f %s %s', last or now, count, newest_first, newest_text))
   else
-    redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
-    redis.call('LTRIM', key, 0, most - 1)
+    try('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
+    try('LTRIM', key, 0, most - 1)
   end
-  redis.call('PERSIST', key)
+  try('PERSIST', key)
 end
 
 -- Store the line of a beat, and remove lines that were not written for a minute. The text is the beat's token, the
@@ -257,6 +273,6 @@ end
 
 -- Return an answer, and store it for a minute, which is longer than a call is retried.
 local function answer_once(key, answer)
-  redis.call('SET', key, cjson.encode(answer), 'PX', 60000)
+  try('SET', key, cjson.encode(answer), 'PX', 60000)
   return answer
 end

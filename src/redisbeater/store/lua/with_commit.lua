@@ -46,12 +46,17 @@ local function put(broker, commands)
   return nil, pushed.problem and pushed.done
 end
 
--- Return why a function raised; nil: it did not. Newer servers raise a table.
+-- Return why a function raised; nil: it did not.
 local function problem_in(act, ...)
   local is_done, problem = pcall(act, ...)
-  if is_done then return nil end
-  if type(problem) ~= 'table' then return tostring(problem) end
-  return string.format('%s user_script:%s', problem.err, problem.line or 1)
+  return not is_done and error_of(problem) or nil
+end
+
+-- Return what was refused so far, and forget it.
+local function take_refused()
+  local found = refused
+  refused = nil
+  return found
 end
 
 -- Store that the runs of an entry before a fire time are sent. Return what it is claimed by from now on: no two calls

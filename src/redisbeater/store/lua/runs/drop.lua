@@ -26,9 +26,9 @@ end
 local function start(run)
   local now = server_time()
   local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(stored)}
-  redis.call('HDEL', run_key, 'finished_at', 'error', 'taken', 'worker', 'pid')
+  aside(try, 'HDEL', run_key, 'finished_at', 'error', 'taken', 'worker', 'pid')
   redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
-  forget_waiting(prefix, run)
+  aside(forget_waiting, prefix, run)
   run.state, run.holder = 'STARTED', holder
 end
 
@@ -38,7 +38,7 @@ if not run or run.state ~= 'STARTED' or string.sub(run.holder or '', 1, #holder)
 local lease = try('ZSCORE', prefix .. ':active', run_key)
 local ends = server_time(seconds)
 if not lease or tonumber(ends) < tonumber(lease) then try('ZADD', prefix .. ':active', ends, run_key) end
-if not is_redelivered then redis.call('HDEL', run_key, 'acks_late') end
+if not is_redelivered then aside(try, 'HDEL', run_key, 'acks_late') end
 local set = run.holder == holder and 'HSETNX' or 'HSET'
-if error_text ~= '' then redis.call(set, run_key, 'error', error_text) end
-return 'DROPPED'
+if error_text ~= '' then aside(try, set, run_key, 'error', error_text) end
+return told('DROPPED')

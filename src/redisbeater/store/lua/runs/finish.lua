@@ -40,8 +40,13 @@ local function create()
   end
   if not is_name(terms[2]) then return end
   if not try('HSET', run_key, 'state', is_begun and 'STARTED' or 'SENT', unpack(terms)) then return end
-  try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', new.started_at or server_time(), run_key)
+  aside(try, 'ZADD', prefix .. ':runs:' .. terms[2], 'NX', new.started_at or server_time(), run_key)
   return read_run(run_key)
+end
+
+-- Tell whether nothing of an execution is said by an end: its message was thrown away, which may be a copy.
+local function is_unexecuted(end_state)
+  return FINAL[end_state] and not REPORTED[end_state] and not REDELIVERED[end_state]
 end
 
 local function is_of_holder(run)
@@ -51,15 +56,15 @@ end
 local function refusal(run)
   local is_late_retry = state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step
   if is_late_retry then return 'FINISHED' end
-  local has_ended = FINAL[run.state] and run.state ~= 'LOST'
-  local is_copy = state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
+  local has_ended = FINAL[run.state] and not DOUBTFUL[run.state]
+  local is_copy = FINAL[run.state] and run.starts > 0 and is_unexecuted(state)
   local is_over = has_ended or is_copy
   local is_ours = is_of_holder(run)
   if run.state == state or is_over and is_ours then
     return (is_ours or holder == '') and 'FINISHED' or 'LATE'
   end
   local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
-  local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS'
+  local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and not is_success(state)
   return is_late and 'LATE'
 end
 
@@ -68,13 +73,13 @@ local function finish(run)
   if tonumber(attempt) ~= run.attempt then append(texts, 'attempt', attempt) end
   if state == 'RETRY' then
     redis.call('HSET', run_key, 'state', state, unpack(texts))
-    forget_waiting(prefix, run)
-    if run.state == 'LOST' then
-      forget_end(prefix, run_key)
-      list_active(prefix, run.name, run_key)
-    end
     await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0), true)
-    return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+    aside(forget_waiting, prefix, run)
+    if FINAL[run.state] then
+      aside(list_active, prefix, run.name, run_key)
+      aside(forget_end, prefix, run_key)
+    end
+    return publish_event(prefix, run.name)
   end
   if holder ~= '' and not is_of_holder(run) then append(texts, 'holder', holder) end -- it may say so again
   local now, started_at = tonumber(server_time()), instant(run.started_at)
@@ -83,15 +88,15 @@ local function finish(run)
   run.took = tonumber(seconds) or started_at and math.max(now - started_at, 0)
   run.finished_at = string.format('%.6f', math.min(ends, now))
   if ends > now + 1 then append(texts, 'started_at', server_time(-seconds)) end
-  end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not run.counted, texts)
-  if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
+  if tonumber(attempt) < run.attempt then aside(try, 'HSETNX', run_key, 'note', '2 executions') end
+  end_run(prefix, limit, retention, run, state, FAILURES[state] and not run.counted, texts)
 end
 
 local run = read_run(run_key) or create()
 local word = run and refusal(run)
 if word == 'LATE' and holder ~= '' then
-  redis.call('HSETNX', run_key, 'note', '2 executions')
+  aside(try, 'HSETNX', run_key, 'note', '2 executions')
 elseif run and not word then
   finish(run)
 end
-return word or 'FINISHED'
+return told(word or 'FINISHED')

@@ -1,6 +1,7 @@
 -- Record that a run is lost, or has expired, if its lease is still as it was read. That is final, unless beat is to
 -- send the run again as the next attempt. When the script is executed twice, because its reply was lost, the second
--- time writes nothing and answers as the first.
+-- time writes nothing and answers as the first. A run that has ended, and that its worker could not remove from the
+-- active ones, is only removed.
 --
 -- KEYS[1] run_key    hash: the run
 -- KEYS[2] active     sorted set: run key -> when its lease ends, or until when it may wait for its start
@@ -19,17 +20,21 @@ local run_key, active, answer = KEYS[1], KEYS[2], KEYS[3]
 local prefix, limit, retention, seen, state, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local note, lines, line = ARGV[7], ARGV[8], ARGV[9]
 
-local function requeue(run)
-  redis.call('HSET', run_key, 'state', state, 'attempt', run.attempt + 1, 'finished_at', server_time())
-  keep_waiting(prefix, run_key)
-  try('ZREM', active, run_key)
-  forget_waiting(prefix, run)
-  try('ZADD', prefix .. ':resend', server_time(delay), run_key)
-  try('SADD', prefix .. ':active:' .. run.name, run_key)
+local function count_loss(run)
   if exists(prefix, run.name) then count(prefix .. run.name, count_of(state)) end
-  count_total(prefix, state, run.task)
-  redis.call('PUBLISH', prefix .. ':changes', ':runs')
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+end
+
+local function requeue(run, fields)
+  try('ZADD', prefix .. ':resend', server_time(delay), run_key)
+  redis.call('HSET', run_key, 'state', state, 'attempt', run.attempt + 1, 'finished_at', server_time(), unpack(fields))
+  aside(try, 'ZREM', active, run_key)
+  aside(forget_waiting, prefix, run)
+  aside(try, 'SADD', prefix .. ':active:' .. run.name, run_key)
+  aside(keep_waiting, prefix, run_key)
+  aside(count_loss, run)
+  aside(count_total, prefix, state, run.task)
+  wake_beats(prefix)
+  publish_event(prefix, run.name)
 end
 
 local function lose()
@@ -37,16 +42,20 @@ local function lose()
   local score = try('ZSCORE', active, run_key)
   local is_as_read = seen ~= '' and score == seen or seen == '' and run and (run.state == 'SENT' or run.taken)
   if not run or not is_as_read then return 'ALIVE' end
-  if note ~= '' then redis.call('HSET', run_key, seen == '' and 'error' or 'note', note) end
-  if line ~= '' then log_run(prefix, run.name, lines, line, retention) end
-  local is_failure = state == 'LOST' and seen ~= ''
-  if delay ~= '' then
-    requeue(run)
-  else
-    end_run(prefix, limit, retention, run, state, is_failure, is_failure and {'counted', '1'})
+  if seen ~= '' and FINAL[run.state] then
+    try('ZREM', active, run_key)
+    return 'ALIVE'
   end
+  local is_failure = FAILURES[state] and seen ~= ''
+  local fields = note ~= '' and {seen == '' and 'error' or 'note', note} or {}
+  if delay ~= '' then
+    requeue(run, fields)
+  else
+    if is_failure then append(fields, 'counted', '1') end
+    end_run(prefix, limit, retention, run, state, is_failure, fields)
+  end
+  if line ~= '' then log_run(prefix, run.name, lines, line, retention) end
   return 'LOST'
 end
 
-local given = given_answer(answer)
-return given or answer_once(answer, lose())
+return once(answer, lose)

@@ -8,20 +8,21 @@
 -- ARGV[3] most       bytes of the longest payload
 -- ARGV[4] enough     bytes of all payloads: then no other run is read
 -- ARGV[5] over       seconds for which the lease is over
+-- ARGV[6] passed     number of runs to pass over: they could not be judged
 -- Returns JSON {runs}, for each its key, its fields and lease_end
 local active = KEYS[1]
-local prefix, limit, most, enough, over = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local prefix, limit, most, enough, over, passed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local runs, bytes = {}, 0
 local latest = over == '0' and server_time() or server_time(-over)
-for _, key in ipairs(try('ZRANGEBYSCORE', active, '-inf', latest, 'LIMIT', 0, limit) or {}) do
+for _, key in ipairs(try('ZRANGEBYSCORE', active, '-inf', latest, 'LIMIT', passed, limit) or {}) do
   local run = bytes < tonumber(enough) and describe_run(prefix, key, most)
   if run then
     run.key = key
     runs[#runs + 1] = run
     bytes = bytes + #(run.payload or '')
   elseif bytes < tonumber(enough) then
-    redis.call('ZREM', active, key)
+    aside(try, 'ZREM', active, key)
   end
 end
 return cjson.encode({runs = runs})

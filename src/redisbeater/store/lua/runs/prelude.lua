@@ -23,11 +23,14 @@ local function count(key, field, number)
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
   local is_no_count = string.find(reply.err, 'not an integer') or string.find(reply.err, 'overflow')
   if not is_no_count then error('HINCRBY: ' .. reply.err) end
-  redis.call('HSET', key, field, number or 1)
+  try('HSET', key, field, number or 1)
 end
 
 -- Return the field of an entry that counts how many of its runs ended so.
 local function count_of(state) return 'n.' .. string.lower(state) end
+
+-- Tell whether a run has ended well: its execution has reported so, and it is no failure.
+local function is_success(state) return REPORTED[state] and not FAILURES[state] end
 
 -- Tell whether fields are those of a run: another program may have written anything.
 local function is_run(fields)
@@ -35,10 +38,31 @@ local function is_run(fields)
 end
 
 -- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key
--- by then, so that the entry must be a member as well.
+-- by then, so that the entry must be a member as well; or another program a key of another type.
 local function exists(prefix, name)
   local key = prefix .. name
-  return redis.call('EXISTS', key) == 1 and try('ZSCORE', prefix .. ':schedule', key) and true or false
+  return (try('HLEN', key) or 0) > 0 and try('ZSCORE', prefix .. ':schedule', key) and true or false
+end
+
+-- Publish that something has become of the runs of an entry, for who follows them.
+local function publish_event(prefix, name)
+  aside(try, 'PUBLISH', prefix .. ':events', cjson.encode({name}))
+end
+
+-- Wake beats: a run is to be sent.
+local function wake_beats(prefix) aside(try, 'PUBLISH', prefix .. ':changes', ':runs') end
+
+-- Return what a call answers; behind it, what was refused of what it did aside.
+local function told(answer) return refused and {'REDUCED', refused, answer} or answer end
+
+-- Do what a call asks for, and return its answer: the same each time that the call is repeated because its reply was
+-- lost. Where that cannot be stored, it is done each time, and the state of the run decides.
+local function once(key, act)
+  local given = aside(given_answer, key)
+  if given then return given end
+  local answer = act()
+  aside(answer_once, key, answer)
+  return told(answer)
 end
 
 -- Return the key of the run of an entry that waits for the end of the one before it; nil: there is none.
@@ -71,23 +95,23 @@ local function traceback_of(prefix, key) return prefix .. ':traceback:' .. strin
 -- Remove the record of a run; a member of its entry's history that another program wrote is left alone.
 local function delete_run(prefix, key)
   if string.find(key, prefix .. ':run:', 1, true) ~= 1 then return end
-  redis.call('DEL', key, payload_of(prefix, key), traceback_of(prefix, key))
+  try('DEL', key, payload_of(prefix, key), traceback_of(prefix, key))
 end
 
 -- Remove what the end of a run has stored, and further fields; the run does not expire any more.
 local function forget_end(prefix, key, ...)
-  redis.call('HDEL', key, 'finished_at', ...)
-  redis.call('DEL', traceback_of(prefix, key))
+  try('HDEL', key, 'finished_at', ...)
+  try('DEL', traceback_of(prefix, key))
   try('ZREM', prefix .. ':failures', key)
-  redis.call('PERSIST', key)
-  redis.call('PERSIST', payload_of(prefix, key))
+  try('PERSIST', key)
+  try('PERSIST', payload_of(prefix, key))
 end
 
 -- Store that a run which waits for beat expires in a year: if tracking is switched off meanwhile, nobody sends or
 -- removes it.
 local function keep_waiting(prefix, key)
-  redis.call('PEXPIRE', key, 366 * 86400000)
-  redis.call('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
+  try('PEXPIRE', key, 366 * 86400000)
+  try('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
 end
 
 -- Tell whether a run is active: its lease has not ended, or beat is to send it. The second answer is whether it is
@@ -116,7 +140,7 @@ local function active_of(prefix, name, most, except)
     for _, key in ipairs(page[2]) do
       if #found >= most then return found end
       local active, listed = is_active(prefix, key, now)
-      if not listed then redis.call('SREM', set, key) end
+      if not listed then aside(try, 'SREM', set, key) end
       if active and key ~= except and #found < most then found[#found + 1] = key end
     end
     cursor = page[1]
@@ -141,7 +165,7 @@ end
 local function list_active(prefix, name, key)
   try('ZREM', prefix .. ':resend', key)
   try('SADD', prefix .. ':active:' .. name, key)
-  redis.call('PERSIST', prefix .. ':runs:' .. name)
+  aside(try, 'PERSIST', prefix .. ':runs:' .. name)
 end
 
 -- Store until when a run may wait for its start, from a time on, and list it as active; unless it has begun before,
@@ -152,7 +176,7 @@ local function await_start(prefix, wait, run, from, has_begun)
   try('ZADD', prefix .. ':active', ends, run.key)
   if not has_begun then try('ZADD', prefix .. ':waiting', from, run.key) end
   try('SADD', prefix .. ':active:' .. run.name, run.key)
-  redis.call('PERSIST', prefix .. ':runs:' .. run.name)
+  aside(try, 'PERSIST', prefix .. ':runs:' .. run.name)
 end
 
 -- Remove a run that was sent from those that wait for a worker: it has begun, or will not.
@@ -162,11 +186,11 @@ end
 
 -- Store what is needed to send a run again, for as long as the run is kept.
 local function store_payload(prefix, key, payload, is_kept_for_a_time)
-  local milliseconds = is_kept_for_a_time and redis.call('PTTL', key) or 0
+  local milliseconds = is_kept_for_a_time and try('PTTL', key) or 0
   if milliseconds > 0 then
-    redis.call('SET', payload_of(prefix, key), payload, 'PX', milliseconds)
+    try('SET', payload_of(prefix, key), payload, 'PX', milliseconds)
   else
-    redis.call('SET', payload_of(prefix, key), payload)
+    try('SET', payload_of(prefix, key), payload)
   end
 end
 
@@ -190,26 +214,28 @@ local function record_run(prefix, wait, new, now)
   if is_sent then append(new.fields, 'sent_at', send_time(history, key, state, now)) end
   if not state then append(new.fields, 'state', new.state or 'SENT') end
   if not state and new.attempt then append(new.fields, 'attempt', new.attempt) end
-  redis.call('HSET', key, unpack(new.fields))
-  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
   new.key = key
-  if not is_sent then keep_waiting(prefix, key) end
   if is_sent and not state then await_start(prefix, wait, new, new.eta or now) end
+  try('HSET', key, unpack(new.fields))
+  if not is_success(state) then aside(store_payload, prefix, key, new.payload, state) end
+  if not is_sent then aside(keep_waiting, prefix, key) end
   return is_sent
 end
 
--- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far: the
--- new one follows the run that this one followed.
+-- Delete the run that has waited so far: the new one follows the run that this one followed.
+local function replace_buffered(prefix, name, before, key)
+  local previous = read(before, 'previous_fire_time').previous_fire_time
+  try(previous and 'HSET' or 'HDEL', key, 'previous_fire_time', previous or '')
+  delete_run(prefix, before)
+  try('ZREM', prefix .. ':runs:' .. name, before)
+end
+
+-- Store which run of an entry waits for the end of the one before it, in place of the run that has waited so far.
 local function buffer(prefix, name, key)
   local before = buffered_of(prefix, name)
   local run = before and before ~= key and read_run(before)
-  if run and run.state == 'BUFFERED' then
-    local previous = read(before, 'previous_fire_time').previous_fire_time
-    redis.call(previous and 'HSET' or 'HDEL', key, 'previous_fire_time', previous or '')
-    delete_run(prefix, before)
-    try('ZREM', prefix .. ':runs:' .. name, before)
-  end
-  if exists(prefix, name) then redis.call('HSET', prefix .. name, 'buffered', key) end
+  if exists(prefix, name) then try('HSET', prefix .. name, 'buffered', key) end
+  if run and run.state == 'BUFFERED' then aside(replace_buffered, prefix, name, before, key) end
 end
 
 -- Schedule the waiting run of an entry if no other is active, or in any case `at_once`, and wake beats. `key`: that
@@ -217,12 +243,13 @@ end
 local function release_buffered(prefix, name, at_once, key)
   key = key or buffered_of(prefix, name)
   if not key or not at_once and #active_of(prefix, name, 1, key) > 0 then return end
-  if exists(prefix, name) then redis.call('HDEL', prefix .. name, 'buffered') end
   local run = read_run(key)
-  if not run or run.state ~= 'BUFFERED' then return end
-  if not try('ZADD', prefix .. ':resend', server_time(), key) then return end
+  local waits = run and run.state == 'BUFFERED'
+  if waits and not try('ZADD', prefix .. ':resend', server_time(), key) then return end
+  if exists(prefix, name) then try('HDEL', prefix .. name, 'buffered') end
+  if not waits then return end
   try('SADD', prefix .. ':active:' .. name, key)
-  redis.call('PUBLISH', prefix .. ':changes', ':runs')
+  wake_beats(prefix)
 end
 
 -- Return the last ends of an entry with the end of a run, and list the entry as failed or unstable since the first end
@@ -253,9 +280,9 @@ local function add_to_entry(prefix, run, state, is_failure, stored)
   local entry, ends = prefix .. run.name, add_end(prefix, run, state, stored.ends)
   local fields = {count_of(state), whole(stored[count_of(state)]) + 1}
   if ends then append(fields, 'ends', ends) end
-  redis.call('HSET', entry, unpack(fields))
-  if state == 'SUCCESS' and stored.failures then redis.call('HDEL', entry, 'failures') end
-  if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
+  try('HSET', entry, unpack(fields))
+  if is_success(state) and stored.failures then try('HDEL', entry, 'failures') end
+  if is_failure then count(entry, 'failures') end
 end
 
 -- Add the end of a run to the count of its five minutes. The key expires after the six hours that are kept, so that
@@ -268,39 +295,37 @@ local function count_minutes(prefix, run, state)
       if is_end then old[#old + 1] = passed .. ' ' .. each end
     end
   end
-  redis.call('HDEL', minutes, unpack(old))
-  redis.call('PEXPIRE', minutes, 73 * 300000)
+  try('HDEL', minutes, unpack(old))
+  try('PEXPIRE', minutes, 73 * 300000)
 end
 
 -- Add a run that has failed to the newest failures of the schedule. Of more than 1,000 a hundred are removed at once.
 local function list_failure(prefix, run)
   local failures = prefix .. ':failures'
   if (try('ZADD', failures, run.finished_at or server_time(), run.key) or 0) == 0 then return end
-  if redis.call('ZCARD', failures) <= 1100 then return end
-  redis.call('ZREM', failures, unpack(redis.call('ZRANGE', failures, 0, 99)))
+  if try('ZCARD', failures) <= 1100 then return end
+  try('ZREM', failures, unpack(try('ZRANGE', failures, 0, 99)))
 end
 
 -- Add to the totals of a task; beyond 1000 fields, new tasks are counted together as `other`.
 local function count_total(prefix, what, task, number)
   local totals = prefix .. ':totals'
   local field = what .. ' ' .. string.sub(task or '', 1, 512)
-  if count(totals, field, number) ~= (number or 1) or redis.call('HLEN', totals) <= 1000 then return end
-  redis.call('HDEL', totals, field)
+  if count(totals, field, number) ~= (number or 1) or try('HLEN', totals) <= 1000 then return end
+  try('HDEL', totals, field)
   count(totals, what .. ' other', number)
 end
 
 -- Add the end of a run to all counts, to the last ends of its entry unless that was deleted, and to the newest failures
 -- if it is one; one that was lost, and has ended well after all, is none any more.
 local function note_end(prefix, run, state, is_failure, stored)
-  if stored then
-    add_to_entry(prefix, run, state, is_failure, stored)
-  end
-  count_total(prefix, state, run.task)
-  count_minutes(prefix, run, state)
-  if LETTERS[state] and state ~= 'SUCCESS' then
-    list_failure(prefix, run)
+  if stored then aside(add_to_entry, prefix, run, state, is_failure, stored) end
+  aside(count_total, prefix, state, run.task)
+  aside(count_minutes, prefix, run, state)
+  if LETTERS[state] and not is_success(state) then
+    aside(list_failure, prefix, run)
   elseif run.counted then
-    try('ZREM', prefix .. ':failures', run.key)
+    aside(try, 'ZREM', prefix .. ':failures', run.key)
   end
 end
 
@@ -319,8 +344,8 @@ end
 -- Add a line about a run to the log of its entry. If the entry was deleted, its log expires after `retention`.
 local function log_run(prefix, name, lines, line, retention)
   local log = prefix .. ':log:' .. name
-  add_to_log(log, lines, line)
-  if not exists(prefix, name) then redis.call('PEXPIRE', log, retention) end
+  aside(add_to_log, log, lines, line)
+  if not aside(exists, prefix, name) then aside(try, 'PEXPIRE', log, retention) end
 end
 
 -- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. If its record were removed,
@@ -336,7 +361,7 @@ end
 local function remove_ended(prefix, index, most, buffered)
   local passed, page = 0, nil
   repeat
-    page = redis.call('ZRANGE', index, passed, passed + math.min(most, 100) - 1)
+    page = try('ZRANGE', index, passed, passed + math.min(most, 100) - 1)
     for _, key in ipairs(page) do
       local _, is_listed = is_active(prefix, key, 0)
       local is_kept = is_listed or key == buffered or awaits_commit(key)
@@ -344,7 +369,7 @@ local function remove_ended(prefix, index, most, buffered)
         passed = passed + 1
       else
         most = most - 1
-        redis.call('ZREM', index, key)
+        try('ZREM', index, key)
         delete_run(prefix, key)
       end
     end
@@ -361,7 +386,7 @@ local function cap_history(prefix, name, limit, retention, buffered)
   end
   local excess = (try('ZCARD', index) or 0) - limit - active
   if excess > 0 then remove_ended(prefix, index, excess, buffered) end
-  if active == 0 and not buffered then redis.call('PEXPIRE', index, retention) end
+  if active == 0 and not buffered then try('PEXPIRE', index, retention) end
 end
 
 -- Return all fields of a run but its payload.
@@ -375,50 +400,61 @@ local function fields_of(key)
   )
 end
 
--- Store the end of a run with further fields; it expires after `retention`. What is needed to send it again is deleted
--- after a SUCCESS, and expires with any other run.
-local function store_end(prefix, retention, run, state, fields)
-  redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields))
-  if run.taken then redis.call('HDEL', run.key, 'taken') end
-  redis.call('PEXPIRE', run.key, retention)
-  if state == 'SUCCESS' then
-    redis.call('DEL', payload_of(prefix, run.key))
+-- Let a run that has ended expire after `retention`. What is needed to send it again is deleted after a success, and
+-- expires with any other run.
+local function expire(prefix, retention, run, state)
+  if run.taken then aside(try, 'HDEL', run.key, 'taken') end
+  aside(try, 'PEXPIRE', run.key, retention)
+  if is_success(state) then
+    aside(try, 'DEL', payload_of(prefix, run.key))
   else
-    redis.call('PEXPIRE', payload_of(prefix, run.key), retention)
+    aside(try, 'PEXPIRE', payload_of(prefix, run.key), retention)
   end
+end
+
+-- Remove a run that has ended from those that are active, wait for a worker, or are to be sent. Where that is refused,
+-- beat does so when its lease is over.
+local function unlist(prefix, run)
+  aside(try, 'ZREM', prefix .. ':active', run.key)
+  if run.state ~= 'STARTED' and run.state ~= 'SENT' then aside(try, 'ZREM', prefix .. ':resend', run.key) end
+  aside(try, 'SREM', prefix .. ':active:' .. run.name, run.key)
+  aside(forget_waiting, prefix, run)
 end
 
 -- Store the traceback of a run that has failed, and remove that of the fourth newest failure of its entry. The entry
 -- knows which runs have one, in the order of their ends, each by its key without what all begin with, and a blank.
 local function keep_traceback(prefix, retention, run)
   local entry = prefix .. run.name
-  redis.call('SET', traceback_of(prefix, run.key), run.traceback, 'PX', retention)
+  try('SET', traceback_of(prefix, run.key), run.traceback, 'PX', retention)
   if not exists(prefix, run.name) then return end
   local ids = (read(entry, 'tracebacks').tracebacks or '') .. string.sub(run.key, #prefix + 6) .. ' '
   local first, _, number = string.find(ids, ' ', 1, true), string.gsub(ids, ' ', ' ')
   if number > 3 then
-    redis.call('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
+    try('DEL', traceback_of(prefix, prefix .. ':run:' .. string.sub(ids, 1, first - 1)))
     ids = string.sub(ids, first + 1)
   end
-  redis.call('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
+  try('HSET', entry, 'tracebacks', #ids < 1000 and ids or '')
 end
 
--- Store the end of a run with further fields, count it unless its entry was deleted, and schedule the run that waited
--- for it.
+-- Return what the entry of a run knows of its runs before one has ended in a state; nothing where it was deleted.
+local function known_of(prefix, run, state)
+  return exists(prefix, run.name) and read(prefix .. run.name, 'failures', 'buffered', 'ends', count_of(state))
+end
+
+-- Store the end of a run with further fields, schedule the run that waited for it, and count it unless its entry was
+-- deleted. Its state is stored first, and whatever else is refused does not keep it from being stored.
 local function end_run(prefix, limit, retention, run, state, is_failure, fields)
-  local entry = prefix .. run.name
-  store_end(prefix, retention, run, state, fields or {})
-  try('ZREM', prefix .. ':active', run.key)
-  if run.state ~= 'STARTED' and run.state ~= 'SENT' then try('ZREM', prefix .. ':resend', run.key) end
-  try('SREM', prefix .. ':active:' .. run.name, run.key)
-  forget_waiting(prefix, run)
-  if run.traceback then keep_traceback(prefix, retention, run) end
-  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered', 'ends', count_of(state))
-  cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
+  try('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields or {}))
+  unlist(prefix, run)
+  local stored = aside(known_of, prefix, run, state)
+  local buffered = stored and stored.buffered
+  if buffered then aside(release_buffered, prefix, run.name, false, buffered) end
+  expire(prefix, retention, run, state)
+  if run.traceback then aside(keep_traceback, prefix, retention, run) end
+  aside(cap_history, prefix, run.name, limit, retention, buffered)
   if run.state ~= state then note_end(prefix, run, state, is_failure, stored) end
-  count_duration(prefix, run)
-  if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+  aside(count_duration, prefix, run)
+  publish_event(prefix, run.name)
 end
 
 -- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and
@@ -441,7 +477,9 @@ end
 
 -- Store the end of a run that waited for beat to send it.
 local function revoke_waiting(prefix, limit, retention, run)
-  if buffered_of(prefix, run.name) == run.key then redis.call('HDEL', prefix .. run.name, 'buffered') end
+  if aside(buffered_of, prefix, run.name) == run.key then
+    aside(try, 'HDEL', prefix .. run.name, 'buffered')
+  end
   end_run(prefix, limit, retention, run, 'REVOKED')
 end
 

@@ -20,8 +20,8 @@ end
 local function give_back(run)
   local attempt = can_return(prefix, run) and run.attempt - 1 or run.attempt
   redis.call('HSET', run.key, 'state', 'STARTED', 'attempt', attempt)
-  forget_end(prefix, run.key, 'note')
   list_active(prefix, run.name, run.key)
+  aside(forget_end, prefix, run.key, 'note')
 end
 
 local function renew(key, holder)
@@ -31,8 +31,8 @@ local function renew(key, holder)
   if run.holder == holder and is_over then return 'ENDED' end
   if run.holder ~= holder or run.state == 'SENT' or is_refused(run) then return 'LATE' end
   if run.state == 'LOST' then give_back(run) end
-  redis.call('HSET', key, 'seen_at', now)
   try('ZADD', active, lease_end, key)
+  aside(try, 'HSET', key, 'seen_at', now)
   return run.stop == '1' and 'STOP' or 'RENEWED'
 end
 
@@ -40,4 +40,4 @@ local outcomes = {}
 for i = 1, #KEYS do
   outcomes[i] = renew(KEYS[i], ARGV[i + 2])
 end
-return outcomes
+return told(outcomes)

@@ -23,12 +23,16 @@ local function is_claimed()
   return look and tonumber(look) > tonumber(server_time()) and read(entry, 'claim').claim
 end
 
+local function count_sent()
+  if exists(prefix, new.name) then count(entry, 'n.sent') end
+end
+
 local function reserve(state)
   new.state = state
   local is_sent = record_run(prefix, wait, new, server_time())
-  if is_sent and exists(prefix, new.name) then count(entry, 'n.sent') end
   if state == 'BUFFERED' then buffer(prefix, new.name, own) end
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({new.name}))
+  if is_sent then aside(count_sent) end
+  publish_event(prefix, new.name)
 end
 
 -- Return the answer where a call with the same id has recorded the run: it waits, or a worker has it. One that may not
@@ -39,7 +43,7 @@ local function earlier_answer()
   if run.state ~= 'LOST' or run.starts > 0 then return {run.state == 'BUFFERED' and 'BUFFERED' or 'KNOWN', {}} end
   delete_run(prefix, own)
   try('ZREM', prefix .. ':runs:' .. new.name, own)
-  try('ZREM', prefix .. ':failures', own)
+  aside(try, 'ZREM', prefix .. ':failures', own)
 end
 
 local function decide()
@@ -61,5 +65,4 @@ local function decide()
   return {'BUFFERED', active}
 end
 
-local given = given_answer(answer)
-return given or answer_once(answer, decide())
+return once(answer, decide)

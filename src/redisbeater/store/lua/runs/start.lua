@@ -36,7 +36,7 @@ local is_first = run and run.state == 'SENT' and run.starts == 0
 local function refusal()
   local attempts = can_return(prefix, run) and run.attempt - 1 or run.attempt
   if tonumber(attempt) < attempts or CLOSED[run.state] then return 'DUPLICATE' end
-  if (run.state == 'FAILURE' or run.state == 'REVOKED') and is_again ~= '1' then return 'DUPLICATE' end
+  if REDELIVERED[run.state] and is_again ~= '1' then return 'DUPLICATE' end
   local ends = run.state == 'STARTED' and tonumber(try('ZSCORE', prefix .. ':active', run_key) or 0) or 0
   local is_same = tonumber(step) == run.step and (is_again ~= '1' or refuses == '1')
   local is_held = ends > tonumber(now) and (tonumber(step) < run.step or is_same)
@@ -69,16 +69,19 @@ end
 
 local function start()
   if run and not is_first then
-    forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late', 'worker', 'pid')
+    aside(forget_end, prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late', 'worker', 'pid')
   end
   if not is_name(entry_name) then return end
   local terms = terms_of(cjson.decode(fields))
-  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms)) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
-  if not is_first then list() end
-  forget_waiting(prefix, run)
-  count(prefix .. ':totals', 'STARTED')
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({entry_name}))
+  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms)) then
+    try('ZREM', prefix .. ':active', run_key)
+    return
+  end
+  if not is_first then aside(list) end
+  aside(forget_waiting, prefix, run)
+  aside(count, prefix .. ':totals', 'STARTED')
+  publish_event(prefix, entry_name)
 end
 
 local word, seconds
@@ -91,6 +94,6 @@ end
 if not word and not is_repeated then
   start()
 elseif word and refuses ~= '1' then
-  redis.call('HSETNX', run_key, 'note', '2 executions')
+  aside(try, 'HSETNX', run_key, 'note', '2 executions')
 end
-return {word or run and run.stop == '1' and 'STOP' or 'STARTED', seconds or (word and '0' or lease)}
+return told({word or run and run.stop == '1' and 'STOP' or 'STARTED', seconds or (word and '0' or lease)})

@@ -19,11 +19,10 @@ local function stop()
   local waits = run.state == 'BUFFERED' or run.state == 'LOST' and try('ZSCORE', prefix .. ':resend', run_key)
   if FINAL[run.state] and not waits then return 'ENDED' end
   redis.call('HSET', run_key, 'stop', '1', unpack(cjson.decode(fields)))
-  log_run(prefix, run.name, lines, line, retention)
   if waits then revoke_waiting(prefix, limit, retention, run) end
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+  log_run(prefix, run.name, lines, line, retention)
+  publish_event(prefix, run.name)
   return waits and 'REVOKED' or 'ASKED'
 end
 
-local given = given_answer(answer)
-return given or answer_once(answer, stop())
+return once(answer, stop)

@@ -48,6 +48,6 @@ end
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 local due = text_at(pause) and {} or try('ZRANGEBYSCORE', resend, '-inf', server_time(), 'LIMIT', 0, limit) or {}
 for _, key in ipairs(due) do
-  if bytes < tonumber(enough) then take(key) end
+  if bytes < tonumber(enough) then aside(take, key) end
 end
-return {'TAKEN', cjson.encode({runs = runs})}
+return told({'TAKEN', cjson.encode({runs = runs})})

@@ -17,9 +17,9 @@ local function record_runs(new, is_deleted)
       sent = sent + 1
     end
   end
-  if newly_sent > 0 then count(prefix .. new.name, 'n.sent', newly_sent) end
-  if new.skipped_count then count(prefix .. new.name, 'n.skipped', new.skipped_count) end
   if is_deleted or new.waits then release_buffered(prefix, new.name, is_deleted) end
+  if newly_sent > 0 then aside(count, prefix .. new.name, 'n.sent', newly_sent) end
+  if new.skipped_count then aside(count, prefix .. new.name, 'n.skipped', new.skipped_count) end
   if new.runs then names[#names + 1] = new.name end
 end
 
@@ -49,7 +49,7 @@ end
 -- lost once more meanwhile, it stays listed: beat is to send the next attempt.
 local function record_resent(run, new)
   names[#names + 1] = run.name
-  if not run.sent_at then record_first_send(run) end
+  if not run.sent_at then aside(record_first_send, run) end
   if run.attempt ~= new.attempt then return end
   redis.call('HDEL', run.key, 'taken')
   try('ZREM', prefix .. ':resend', run.key)
@@ -61,8 +61,8 @@ local function record_resent(run, new)
   end
   if run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
   redis.call('HSET', run.key, 'state', 'SENT')
-  forget_end(prefix, run.key)
   await_start(prefix, wait, run, now + (tonumber(new.countdown) or 0))
+  aside(forget_end, prefix, run.key)
 end
 
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
@@ -73,12 +73,17 @@ local function record_all_resent(answers, broker)
     if run and new.push then
       local refusal, done = put_resent(run, new, broker)
       local problem = not refusal and problem_in(record_resent, run, new)
+      local refusals = take_refused()
+      problem = problem or refusals
       local rest = (problem or done) and {reduced = problem or nil, done = done, name = run.name}
       answers.resent[new.id] = refusal or rest or nil
     elseif run then
       record_resent(run, new)
+      local problem = take_refused()
+      answers.resent[new.id] = problem and {reduced = problem, name = run.name}
     end
   end
-  if sent > 0 then count(prefix .. ':totals', 'SENT', sent) end
-  if #names > 0 then redis.call('PUBLISH', prefix .. ':events', cjson.encode({unpack(names, 1, 50)})) end
+  if sent > 0 then aside(count, prefix .. ':totals', 'SENT', sent) end
+  if #names > 0 then aside(try, 'PUBLISH', prefix .. ':events', cjson.encode({unpack(names, 1, 50)})) end
+  answers.reduced = refused and {name = names[1] or '', reduced = refused}
 end
