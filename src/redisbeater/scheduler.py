@@ -30,6 +30,7 @@ from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
 from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import (
+    EndedByCode,
     ImproperlyConfigured,
     LockNotOwnedError,
     MayNotLead,
@@ -133,8 +134,8 @@ class RedisScheduler(Scheduler):
             return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
-        except Exception as exc:  # Celery's code, the application's or a bug: beat goes on, and tries again later
-            beat.fault.failed(exc)
+        except BaseException as exc:  # Celery's code, the application's or a bug: beat goes on, and tries again later
+            beat.fault.failed(EndedByCode.of(exc))
             self._give_up_claim_and_lock()
             return min(beat.fault.retry_in, beat.max_wait)
         finally:
@@ -191,8 +192,8 @@ class RedisScheduler(Scheduler):
             self._finish_dispatch()
         except StoreError:  # the next pass finishes it
             pass
-        except Exception as exc:  # as in tick()
-            self._beat.fault.failed(exc)
+        except BaseException as exc:  # as in tick()
+            self._beat.fault.failed(EndedByCode.of(exc))
             self._dispatch = None  # its leases end by themselves
         with suppress(Exception):
             self._beat.leadership.resign()

@@ -26,7 +26,7 @@ from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.config.values import PREFIX
 from redisbeater.display import did_you_mean
-from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.exceptions import EndedByCode, ImproperlyConfigured
 from redisbeater.times import is_seconds
 
 
@@ -63,7 +63,8 @@ class Credentials(CredentialProvider):
             return self._provider.get_credentials()
         except redis.RedisError:
             raise
-        except Exception as exc:  # user code; the text of its error may hold a password
+        except BaseException as exc:  # user code; the text of its error may hold a password
+            EndedByCode.of(exc)
             problem = type(exc).__name__
         raise redis.ConnectionError(f"the credential_provider failed with {problem}")
 

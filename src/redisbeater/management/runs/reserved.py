@@ -22,7 +22,16 @@ from redisbeater.display import quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, SendFailed, StoreError, WrongType
+from redisbeater.exceptions import (
+    EndedByCode,
+    EntryNotFound,
+    InvalidEntry,
+    RunActive,
+    SendFailed,
+    StoreError,
+    WrongType,
+    named,
+)
 from redisbeater.log_lines import get_logger
 from redisbeater.management.registered import refused_arguments
 from redisbeater.management.runs.history import check_tracked
@@ -35,7 +44,7 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, Span
 from redisbeater.redaction import redacted
 from redisbeater.sending.run import cancel, counted_from, make_run, new_run, own_options
-from redisbeater.sending.sender import Sender
+from redisbeater.sending.sender import Declined, Sender
 from redisbeater.store import Reservation
 from redisbeater.times import relative_words
 
@@ -87,6 +96,8 @@ class _ProcessSender(Scheduler):
             error = exc
         if error is not None:
             self._broker.close()
+        if isinstance(error, EndedByCode) and error.__cause__ is not None:
+            raise error.__cause__  # this is not beat: the program may want to end
         return error
 
 
@@ -145,11 +156,14 @@ def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, no
             return reservation.outcome == "KNOWN"
     elif errand.overlap is not Overlap.ALLOW:
         check_tracked(context)
+    run_id = run.options["task_id"]
     error = caller.send(run)
     if error is not None:
-        _withdraw(context, run, error)
-        done = _DONE[errand.kind]
-        raise SendFailed(f"entry {run.name!r} was not {done}, the broker did not take its run: {shown(error)}")
+        _withdraw(context, run_id, shown(error))
+        why = error if isinstance(error, Declined) else f"the broker did not take its run: {shown(named(error))}"
+        raise SendFailed(f"entry {run.name!r} was not {_DONE[errand.kind]}, {why}")
+    if run.options["task_id"] != run_id:
+        _withdraw(context, run_id, f"sent as {run.options['task_id']}")
     return True
 
 
@@ -189,14 +203,14 @@ def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]
     return RunActive(f"{which} of {quoted(name)} is active{since} (overlap {overlap}); {way}", runs=active)
 
 
-def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> None:
+def _withdraw(context: Context, run_id: str, error: str) -> None:
     """Record that a run was not sent; if that fails, it is lost after ``redisbeater_run_queue_timeout``."""
     if not context.config.track_runs:
         return
     try:
-        context.redis.runs.withdraw(run.options["task_id"], error=shown(error))
+        context.redis.runs.withdraw(run_id, error=error)
     except StoreError as exc:
-        logger.warning("run %s was not sent, but its record does not say so: %s", run.options["task_id"], exc)
+        logger.warning("run %s was not sent, but its record does not say so: %s", run_id, exc)
 
 
 #: What a task id may be that a caller chooses: it is a part of keys, of addresses and of shell commands.
