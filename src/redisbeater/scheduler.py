@@ -25,12 +25,12 @@ from redisbeater.beat.process import (
 from redisbeater.beat.repair import check_eviction, report_removed
 from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.clock import host_seconds
+from redisbeater.code_errors import EndedByCode
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
 from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import (
-    EndedByCode,
     ImproperlyConfigured,
     LockNotOwnedError,
     MayNotLead,

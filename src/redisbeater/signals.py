@@ -27,7 +27,7 @@ from typing import Any
 
 from celery.utils.dispatch import Signal
 
-from redisbeater.exceptions import EndedByCode
+from redisbeater.code_errors import EndedByCode
 from redisbeater.log_lines import get_logger
 
 __all__ = (

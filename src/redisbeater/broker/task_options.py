@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery, Task
 from kombu import compression, serialization
 
-from redisbeater.exceptions import EndedByCode
+from redisbeater.code_errors import EndedByCode
 
 #: Compression methods of kombu; some need a package, which beat may have and this process lacks.
 COMPRESSIONS = ("gzip", "zlib", "bzip2", "bzip", "brotli", "lzma", "xz", "zstd", "zstandard")

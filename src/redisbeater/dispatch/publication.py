@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from redisbeater.broker.connection import never_left
 from redisbeater.broker.publisher_confirms import PublishBatch
 from redisbeater.clock import host_seconds
+from redisbeater.code_errors import named
 from redisbeater.dispatch.batch import Batch, BrokenEntry, PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import StoreError, named, reason_of
+from redisbeater.exceptions import StoreError, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.sending.sender import Declined
 from redisbeater.signals import entry_broken

@@ -12,8 +12,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from celery.schedules import BaseSchedule, schedstate
 
+from redisbeater.code_errors import EndedByCode, named
 from redisbeater.display import quoted
-from redisbeater.exceptions import EndedByCode, InvalidEntry, named
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.english import unbracketed

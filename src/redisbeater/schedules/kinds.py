@@ -10,8 +10,9 @@ from celery.schedules import BaseSchedule, crontab
 from celery.schedules import schedule as celery_interval
 from dateutil.rrule import rrule as dateutil_rrule
 
+from redisbeater.code_errors import EndedByCode, named
 from redisbeater.display import quoted
-from redisbeater.exceptions import EndedByCode, InvalidEntry, named
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.cron_expression import CronKind
 from redisbeater.schedules.crontab import CrontabKind, is_repeating
 from redisbeater.schedules.crontab_text import PATH

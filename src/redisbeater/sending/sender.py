@@ -12,12 +12,14 @@ import celery.app.trace
 import celery.beat
 from celery.beat import Scheduler, SchedulingError
 from celery.result import EagerResult
-from celery.signals import after_task_publish, task_prerun
+from celery.signals import after_task_publish, before_task_publish, task_prerun
 
 from redisbeater.clock import MAX_THINGS
+from redisbeater.code_errors import EndedByCode
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EndedByCode, passed_through
+from redisbeater.exceptions import passed_through
 from redisbeater.log_lines import Mute, get_logger
+from redisbeater.model.run import ATTEMPT_HEADER
 
 logger = get_logger(__name__)
 
@@ -43,6 +45,13 @@ class _Message(NamedTuple):
 _leaving: ContextVar[list[_Message] | None] = ContextVar("redisbeater_leaving", default=None)
 
 
+def _let_one_report(sender: Any = "", headers: Any = None, **_: Any) -> None:
+    """Let workers report only the first of several messages of a task for one run."""
+    leaving = _leaving.get()
+    if leaving and headers and any(each.task == sender for each in leaving):
+        headers.pop(ATTEMPT_HEADER, None)
+
+
 def _note_message(sender: Any = "", headers: Any = None, body: Any = None, **_: Any) -> None:
     if (leaving := _leaving.get()) is not None:
         facts = body if isinstance(body, dict) else headers  # a dict: a message of task protocol 1
@@ -56,6 +65,7 @@ def _note_execution(task_id: Any = "", task: Any = None, **_: Any) -> None:
 
 def _listen() -> None:
     """Let Celery tell what leaves; further calls add nothing."""
+    before_task_publish.connect(_let_one_report, weak=False, dispatch_uid=__name__)
     after_task_publish.connect(_note_message, weak=False, dispatch_uid=__name__)
     task_prerun.connect(_note_execution, weak=False, dispatch_uid=__name__)
 
@@ -115,7 +125,7 @@ class Sender:
         if len(leaving) == 1 and leaving[0].id == run_id and run.name not in self._remarks:
             return None  # as nearly all of them
         own = [each.id for each in leaving if each.id == run_id or each.task == run.task]
-        found = _id_of_run(run_id, leaving, own, self._result)
+        found = _id_of_run(leaving, own, self._result)
         if found is None and not _is_listening():
             _listen()
             return None
@@ -170,22 +180,22 @@ class Sender:
 #: What is logged of a task whose run is not one message with the id of the run.
 _DECLINES = "its apply_async published nothing, so the run is declined"
 _OWN_ID = "its apply_async gives the message an id of its own; that is the id of the run"
-_SEVERAL = "its apply_async published several messages for one run; one of them is the run"
+_SEVERAL = "its apply_async published several messages for one run; only the first one counts"
 _FAULTS = (_OWN_ID, _SEVERAL)
 
 
-def _id_of_run(run_id: Any, leaving: list[_Message], own: list[str], result: Any) -> str | None:
-    """Return the id of the message that is the run: its own id, that of the result, or the last of its task.
+def _id_of_run(leaving: list[_Message], own: list[str], result: Any) -> str | None:
+    """Return the id of the message that is the run: the first of its task, or with its id; None if there is none.
 
-    A result that says that something was sent stands for the last message of whatever task. Return None if none is it.
+    Else a result that says that something was sent stands for a message of another task.
     """
-    ids = [each.id for each in leaving]
-    for known in (run_id, getattr(result, "id", None)):
-        if known in ids:
-            return str(known)
     if own:
-        return own[-1]
-    return ids[-1] if ids and result is not None and not isinstance(result, EagerResult) else None
+        return own[0]
+    ids = [each.id for each in leaving]
+    if not ids or result is None or isinstance(result, EagerResult):
+        return None
+    known = getattr(result, "id", None)
+    return str(known) if known in ids else ids[-1]
 
 
 def _remark(run_id: Any, found: str | None, own: list[str]) -> str:

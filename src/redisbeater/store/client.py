@@ -22,11 +22,12 @@ from redis.exceptions import ConnectionError, RedisClusterException, TimeoutErro
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
+from redisbeater.code_errors import EndedByCode
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.config.values import PREFIX
 from redisbeater.display import did_you_mean
-from redisbeater.exceptions import EndedByCode, ImproperlyConfigured
+from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.times import is_seconds
 
 

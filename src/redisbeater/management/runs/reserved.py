@@ -17,21 +17,13 @@ from typing import Any
 from celery.beat import Scheduler
 
 from redisbeater.broker.broker import Broker
+from redisbeater.code_errors import EndedByCode, named
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import (
-    EndedByCode,
-    EntryNotFound,
-    InvalidEntry,
-    RunActive,
-    SendFailed,
-    StoreError,
-    WrongType,
-    named,
-)
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, SendFailed, StoreError, WrongType
 from redisbeater.log_lines import get_logger
 from redisbeater.management.registered import refused_arguments
 from redisbeater.management.runs.history import check_tracked
