@@ -300,7 +300,7 @@ RELEASE = (
         path="dispatch/batch.py",
         old="job = item.job.first_runs(sent, look_at=self._now).settled()",
         new="job = item.job.first_runs(sent, look_at=self._now)",
-        harm="A run that its task never sent counts as sent, and with overlap keeps its entry from running for an hour.",
+        harm="A run that its task never sent counts as sent, and with overlap blocks its entry for an hour.",
         first=("integration/test_declined_runs.py",),
     ),
     Mutant(

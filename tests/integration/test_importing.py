@@ -22,6 +22,7 @@ from django.test import override_settings
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
 from support import django_project
+from support.definitions import definition_of
 from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
@@ -120,10 +121,10 @@ def test_entries_of_one_schedule_are_compared_once(app: Celery) -> None:
 
         def engine(after: datetime) -> Iterator[datetime]:
             looks.append(name)
-            return iter(entry.definition().timetable(NEW_YORK).between(after, after + timedelta(days=2000)))
+            return iter(definition_of(entry).timetable(NEW_YORK).between(after, after + timedelta(days=2000)))
 
         return Candidate(
-            name=name, definition=entry.definition(), meta=entry.initial_meta(), engine=engine, engine_key=key
+            name=name, definition=definition_of(entry), meta=entry.initial_meta(), engine=engine, engine_key=key
         )
 
     ran_at = AUTUMN - timedelta(seconds=90)

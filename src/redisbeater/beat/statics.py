@@ -86,13 +86,13 @@ def _upserts(
 
 def _upsert(context: Context, entry: RedisScheduleEntry) -> Upsert:
     check_name(entry.name, advice="; give it a short one: add_periodic_task(..., name='...')")
-    definition = entry.definition()
+    definition = entry._definition()
     text = definition.to_text(context.codec)
     origin = f"{context.application} {sha1(text)}"
     return Upsert(
         definition=definition,
         text=text,
-        initial_meta=entry.initial_meta(),
+        initial_meta=entry._initial_meta(),
         origin=origin,
         author=_author(context),
     )

@@ -356,7 +356,7 @@ def triggered_run(
         attempt=int(context.config.track_runs),
         now=stored.now,
         span=span or Span(last if last is not None and last < moment else None),
-    ).bind(context)
+    )._bind(context)
     if definition.deadline is not None:
         run.options["expires"] = counted_from(stored.now, own_options(definition, stored.now, stored.now)["expires"])
     # A random id: the run at that fire time has the other one, and workers discard what they know as revoked.
