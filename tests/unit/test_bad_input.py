@@ -83,7 +83,7 @@ def save(**fields: Any) -> None:
         ({"schedule": None}, "$.schedule: expected seconds, a timedelta or a schedule, got None"),
         (
             {"schedule": None, "task": None},
-            "$.schedule: is missing: this entry was not read; use ScheduleStore(app).get('a') first",
+            "$.schedule: this entry was not read; use ScheduleStore(app).get('a')",
         ),
         ({"task": 5}, "$.task: expected a task or its name, got 5"),
         (

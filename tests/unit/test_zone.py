@@ -142,8 +142,8 @@ def test_a_zone_of_pytz_as_tzinfo_is_refused_because_its_offset_is_not_that_of_t
     for path, make in (
         ("dtstart", lambda: rrule("DAILY", dtstart=at)),
         ("$.schedule.at", lambda: clocked(at)),
-        ("$.start_at", RedisScheduleEntry("report", "proj.work", 60, start_at=at, app=app).definition),
-        ("$.options.eta", RedisScheduleEntry("report", "proj.work", 60, options={"eta": at}, app=app).definition),
+        ("$.start_at", RedisScheduleEntry("report", "proj.work", 60, start_at=at, app=app).as_dict),
+        ("$.options.eta", RedisScheduleEntry("report", "proj.work", 60, options={"eta": at}, app=app).as_dict),
     ):
         with pytest.raises(InvalidEntry, match=r"UTC\+01:05, which Europe/Vienna does not have .*localize") as error:
             make()

@@ -206,7 +206,8 @@ def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
 def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
     """Return the error for a field that no entry has, with the nearest of the known names."""
     if name in _REPORTED:
-        problem = "is not a field that can be set; to count from another time use reschedule() or record_execution()"
+        advice = "to count from another time use reschedule() or record_execution()"
+        problem = f"is not a field of an entry that can be set; {advice}"
         return UnknownField(f"$.{name}", problem)
     if name in OPTIONS:
         return UnknownField(f"$.{name}", f'is not a field of an entry; did you mean options={{"{name}": ...}}?')
