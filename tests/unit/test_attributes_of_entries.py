@@ -33,8 +33,8 @@ def entry(**fields: Any) -> RedisScheduleEntry:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("agrs", "$.agrs: is not a field of an entry; did you mean 'args'?"),
-        ("enabeld", "$.enabeld: is not a field of an entry; did you mean 'enabled'?"),
+        ("arg", "$.arg: is not a field of an entry; did you mean 'args'?"),
+        ("enable", "$.enable: is not a field of an entry; did you mean 'enabled'?"),
         ("queue", '$.queue: is not a field of an entry; did you mean options={"queue": ...}?'),
         ("zzz", "$.zzz: is not a field of an entry"),
     ],
@@ -58,8 +58,8 @@ def test_fields_and_what_a_class_has_can_be_set() -> None:
     marked = Marked("a", "proj.work", 60, app=APP)
     marked.colour, marked.weight = "red", 3
     assert (marked.colour, marked.weight) == ("red", 3)
-    with pytest.raises(InvalidEntry, match="wieght"):
-        marked.wieght = 3  # type: ignore[attr-defined]
+    with pytest.raises(InvalidEntry, match="weights"):
+        marked.weights = 3  # type: ignore[attr-defined]
 
 
 def test_copies_and_pickles_keep_all_attributes() -> None:
@@ -132,11 +132,11 @@ def test_a_definition_as_json_values_makes_the_same_entry(make: Callable[[], Red
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"agrs": []}, "$.agrs: is not a field of an entry; did you mean 'args'?"),
+        ({"arg": []}, "$.arg: is not a field of an entry; did you mean 'args'?"),
         ({"name": None}, "$.name: expected a text, got None"),
         ({"schedule": 5}, "$.schedule: "),
         ({"args": [datetime(2027, 1, 1)]}, "$.args[0]: "),
-        ({"overlap": "skipp"}, "$.overlap: "),
+        ({"overlap": "never"}, "$.overlap: "),
     ],
 )
 def test_a_wrong_definition_is_refused_by_its_field(change: dict[str, Any], problem: str) -> None:
