@@ -31,7 +31,7 @@ def test_no_way_stores_a_chain_or_a_group(
     task = f"celery.{kind}"
     save_due(app, "report")
     file = tmp_path / "entries.yaml"
-    file.write_text(f"entries:\n  a: {{task: {task}, every: 60}}\n")
+    file.write_text(f"redisbeater: 1\nowner: me\nentries:\n  a: {{task: {task}, every: 60}}\n")
 
     for call in (
         lambda: store.create("a", task, 60),
@@ -44,7 +44,8 @@ def test_no_way_stores_a_chain_or_a_group(
     created = run("create", "a", task, "--every", "60")
     assert (created.exit_code, advice(kind) in created.output) == (2, True)
     applied = run("apply", str(file), "--yes")
-    assert (applied.exit_code, applied.output) == (2, "")
+    assert advice(kind) in applied.output
+    assert applied.exit_code == 2
     assert list(store.names()) == ["report"]
 
 

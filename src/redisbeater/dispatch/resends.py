@@ -209,7 +209,8 @@ class Resends:
         try:
             push = self._publish(again)
             if again.options.get("task_id") != run.id:  # nobody will report this one
-                self._resources.broker.put(push or ())
+                if push:
+                    self._resources.broker.put(push)
                 self._redis.runs.withdraw(run.id, error=f"sent as {again.options.get('task_id')}")
                 return None
         except Declined as exc:

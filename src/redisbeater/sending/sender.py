@@ -160,7 +160,9 @@ class Sender:
             except BaseException as exc:  # the broker, or the task's own apply_async; raised again
                 error = EndedByCode.of(exc)
                 self._error = None if _was_executed(error) else _without_wrapper(error)
-                raise error from error.__cause__
+                if error is exc:
+                    raise
+                raise error from exc
 
         return recording
 
