@@ -13,6 +13,7 @@ from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from outbox import Sent, run_due, take
 from run_site import TRACKED, RunSite, execute
+from support.signals import end_process
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE
@@ -342,7 +343,7 @@ def test_a_lost_run_that_has_left_before_beat_ends_is_not_sent_again(
 
     def ending(entry: Any, **options: Any) -> Any:
         if sent:
-            raise SystemExit
+            end_process()
         sent.append(entry.name)
         return send(entry, **options)
 
@@ -460,7 +461,7 @@ def _dies_before_the_commit(site: BeatSite, monkeypatch: pytest.MonkeyPatch) -> 
     """Let the beat send what is due and end before it commits; return the run."""
 
     def die(*_: object, **__: object) -> None:
-        raise SystemExit
+        end_process()
 
     site.clock.go_on(60)
     with monkeypatch.context() as patch:

@@ -328,7 +328,7 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
     Raises:
         InvalidEntry: it could not be stored.
     """
-    definition = entry.definition()
+    definition = entry._definition()
     if not entry.version:
         refuse_steps_above_range(definition.schedule)
     now, stored_zone = context.redis.clock()

@@ -19,6 +19,7 @@ from redisbeater.management.registered import once_problem, refused_arguments
 from redisbeater.management.runs.results import EntryResult, Result
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
+from redisbeater.model.passed_values import task_problem
 from redisbeater.model.policies import Overlap
 from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -62,6 +63,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "no-persistence": ("warning", "a server that writes nothing to its disk, and loses the schedule with a restart"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "not-in-one-step": ("warning", "runs that could be sent in one step with their commit, and are not"),
+    "no-task": ("error", "a chain or a group, which no worker can execute by itself"),
     "unknown-task": ("hint", "a task that no worker has registered; a warning if none answers and this app lacks it"),
     "uneven-step": ("hint", "a step that does not divide its field: one gap is shorter"),
     "no-redbeat": ("error", "an entry that RedBeat cannot read, below RedBeat's prefix"),
@@ -144,6 +146,8 @@ def of_definition(
     yield from of_steps(definition)
     for text in skipped_bounds(definition, defaults.zone, now).values():
         yield Finding.of("dst-gap", name, text)
+    if problem := task_problem(definition.task):
+        yield Finding.of("no-task", name, problem)
     if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
         text = f"options.headers: {shown(headers, 200)} are not sent, because Celery or beat sets them; use other names"
         yield Finding.of("own-headers", name, text)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted
-from redisbeater.entry_name import check_name, refuse_confusing, refuse_unsafe
+from redisbeater.entry_name import check_name, refuse_confusing
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.fields import (
@@ -26,6 +26,7 @@ from redisbeater.model.passed_values import (
     agreed_zone,
     as_schedule,
     as_task,
+    check_new_task,
     checked_instant,
     dict_or_given,
     for_entry,
@@ -97,10 +98,10 @@ class Definition(StoredFields):
 
         Raises:
             InvalidEntry: it is blank, or holds a control character or a mark of direction; of a description only the
-                former, as it may have lines and any language.
+                former, as it may have lines and any language; or no worker can execute the task.
         """
         refuse_confusing(self.name)
-        refuse_unsafe("$.task", self.task)
+        check_new_task(self.task)
         _refuse_controls("$.description", self.description)
 
     def check_options(self, rules: OptionRules) -> None:
@@ -245,7 +246,7 @@ class Definition(StoredFields):
                 raise unknown_field(name, _ALL_FIELDS)
         after = Definition.checked(**{**fields_, **changes})
         if "task" in changes:
-            refuse_unsafe("$.task", after.task)
+            check_new_task(after.task)
         if "description" in changes:
             _refuse_controls("$.description", after.description)
         if "options" in changes and rules is not None:
