@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from starlette.requests import Request
-from web_site import TestClient, browse, undo, undo_form
+from web_site import BEARER, TestClient, browse, undo, undo_form
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, User
@@ -47,8 +47,68 @@ def test_many_entries_come_back_as_each_of_them_was(app: Celery, store: Schedule
     page = web.post("/entries/enable", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
     assert "Enabled 120 entries." in page
     assert all(entry.enabled and not entry.disabled_until for entry in store.list(prefix="e-"))
-    assert "Disabled 80 entries." in undo(web, page)
+    assert "Restored the former state of 80 entries, 40 left: were so before." in undo(web, page)
     assert [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")] == before
+
+
+@pytest.mark.parametrize("until", ["2h", ""], ids=["until", "for good"])
+def test_to_disable_many_is_undone_as_each_of_them_was(app: Celery, store: ScheduleStore, until: str) -> None:
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    ends = {"sooner": now + timedelta(hours=1), "later": now + timedelta(hours=9)}
+    for name in ("a", "b", "for good", "sooner", "later"):
+        store.create(name, "shop.report", 3600.0, labels={"team": "x"}, disabled_until=ends.get(name))
+    store.disable("for good", note="waits for the new texts")
+    before = {entry.name: (entry.enabled, entry.disabled_until) for entry in store.list(labels={"team": "x"})}
+    web = browse(app)
+    page = web.post("/entries/disable", data={"all": "1", "label": "team=x", "until": until}).text
+    said = "Disabled 3 entries, 2 left: disabled for longer." if until else "Disabled 5 entries."
+    assert said in page
+    assert not store.get("for good").enabled
+    number, left = (3, 2) if until else (4, 1)
+    assert f"Restored the former state of {number} entries, {left} left: were so before." in undo(web, page)
+    assert {entry.name: (entry.enabled, entry.disabled_until) for entry in store.list(labels={"team": "x"})} == before
+
+
+def test_a_program_is_told_what_a_change_of_many_has_left(app: Celery, store: ScheduleStore) -> None:
+    for name in ("a", "off"):
+        store.create(name, "shop.report", 3600.0, enabled=name != "off")
+    web = browse(app, headers={**BEARER, "Accept": "application/json"})
+    answer = web.post("/entries/disable", data={"name": ["a", "off"], "until": "2h"})
+    kept = {"off": "disabled for longer"}
+    assert (answer.status_code, answer.json()) == (200, {"done": ["a"], "kept": kept, "errors": {}, "left": []})
+    all_of_one = web.post("/entries/disable", data={"all": "1", "q": "off", "until": "2h"}).json()
+    assert (all_of_one["done"], all_of_one["kept"]) == ([], kept)
+    assert "Disabled 0 entries, 1 left: disabled for longer." in browse(app).post(
+        "/entries/disable", data={"all": "1", "q": "off", "until": "2h"}
+    ).text  # fmt: skip
+
+
+def test_one_entry_that_is_meant_may_be_disabled_for_a_shorter_time_and_comes_back(
+    app: Celery, store: ScheduleStore
+) -> None:
+    store.disable("report")
+    web = browse(app)
+    page = web.post("/entries/disable?name=report", data={"until": "2h"}).text
+    assert re.search(r"Disabled report until [^<]*, no longer for good\.", page)
+    shorter = web.post("/entries/disable?name=report", data={"until": "1h"}).text
+    assert re.search(r"Disabled report until [^<]*, no longer until [^<]*\.", shorter)
+    store.disable("report")
+    page = web.post("/entries/disable?name=report", data={"until": "2h"}).text
+    assert "Disabled report." in undo(web, page)
+    assert (store.get("report").enabled, store.get("report").disabled_until) == (False, None)
+
+
+def test_an_entry_whose_time_has_come_meanwhile_is_enabled_by_the_undo(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    until = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=5)
+    store.disable("report", until=until)
+    web = browse(app)
+    page = web.post("/entries/disable", data={"name": "report"}).text
+    [key] = client.keys(f"{prefix}:undo:*")
+    client.set(key, client.get(key).replace(until.isoformat(), (until - timedelta(hours=6)).isoformat()), keepttl=True)
+    undo(web, page)
+    assert (store.get("report").enabled, store.get("report").disabled_until) == (True, None)
 
 
 def test_all_entries_that_a_form_deleted_come_back_and_are_listed_by_pages(app: Celery, store: ScheduleStore) -> None:
@@ -76,10 +136,10 @@ def test_what_there_is_no_time_for_is_brought_back_when_the_person_goes_on(
     action, fields = undo_form(page)
     monkeypatch.setattr(actions, "STEP_SECONDS", 0.0)  # for a first piece, and not for a second one
     asked = web.post(action, data=fields).text
-    assert "Disabled 100 of 150" in asked
+    assert "Restored the former state of 100 of 150" in asked
     assert '<form method="post" action="/undo" data-still data-go-on>' in asked
     monkeypatch.undo()
-    assert "Disabled 150 entries." in web.post(action, data=fields).text
+    assert "Restored the former state of 150 entries." in web.post(action, data=fields).text
     assert {store.get(name).disabled_until for name in names} == {until}
 
 

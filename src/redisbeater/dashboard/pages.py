@@ -144,12 +144,14 @@ class Undo:
     Attributes:
         verb: the change of entries that does, or ``edit``.
         former: by name what the entries had; of an edit the fields of its form.
+        left: how many entries the change has left as they were.
         done: how many entries are undone already, where that takes more than one form.
         errors: why others were not, by name.
     """
 
     verb: str
     former: Mapping[str, Any]
+    left: int = 0
     done: int = 0
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -162,6 +164,7 @@ class Rest:
         verb: the change.
         names: the entries that are left, of those that matched at the question: the change may change what matches.
         done: how many were changed.
+        kept: how many were left as they were, by the reason.
         errors: why others were not, by name.
         former: what undoes it, as :class:`Undo` has it; None: that is too much to keep.
     """
@@ -169,13 +172,19 @@ class Rest:
     verb: str
     names: Sequence[str]
     done: int = 0
+    kept: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, Any] | None = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         """How many entries the change is about."""
-        return len(self.names) + self.done + len(self.errors)
+        return len(self.names) + self.done + sum(self.kept.values()) + len(self.errors)
+
+    @property
+    def kept_words(self) -> str:
+        """What was left as it was, to be put behind what was done, or an empty text."""
+        return "".join(f", {number:,} left: {reason}" for reason, number in self.kept.items())
 
 
 def is_too_much(names: Collection[str]) -> bool:
