@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from html import unescape
+from typing import Any
 
 import pytest
 import redis
@@ -223,6 +225,74 @@ def test_a_cookie_that_another_program_set_says_nothing(app: Celery) -> None:
         assert undo_form(answer.text) == ("", {})
     assert web.post("/undo", data={"id": text}).status_code == 409
     assert web.post("/undo").status_code == 409
+
+
+UNDO = {"verb": "enable", "former": {"report": ["v", True, "", []]}, "left": 0, "done": 0, "errors": {}}
+REST = {"verb": "enable", "names": ["report"], "done": 0, "kept": {}, "errors": {}, "former": {}}
+FLASH = {"by": "token", "text": "Done.", "tone": "good"}
+
+
+def foreign_records() -> Iterator[str]:
+    """Yield what another program may have stored as a record of the page."""
+    yield from ("", "{", "[" * 100_000, "5", "null", '"x"', "[1]", "{}", "\udcff")
+    shown: list[Any] = [
+        {"text": 5},
+        {"tone": "loud"},
+        {"tone": []},
+        {"undo": 5},
+        {"undo": [1]},
+        {"undo": {}},
+        {"rest": 5},
+    ]
+    formers: list[Any] = [
+        ["report"],
+        *({"report": each} for each in (5, [], ["v", 1, "", []], ["v", True, "soon", []], ["v", True, "", [5]])),
+        {"report": ["v", True, "2099-01-01", []]}, {"report": ["v", True, "", [], 1]}, None,
+    ]  # fmt: skip
+    undone: list[Any] = [
+        {"verb": "nosuch"}, {"verb": "trigger"}, {"verb": []}, {"more": 1}, {"left": "x"}, {"done": None}, {"done": -1},
+        {"done": 10**400}, {"errors": []}, {"errors": {"a": 5}}, {"verb": "edit", "former": {"was": 5}},
+        *({"former": each} for each in formers),
+    ]  # fmt: skip
+    left: list[Any] = [
+        {"names": 5}, {"names": [5]}, {"names": [""]}, {"done": "x"}, {"kept": {"x": "y"}}, {"more": 1}, {"former": 5},
+        {"former": {"report": 5}}, {"errors": {"a": None}}, {"verb": None},
+    ]  # fmt: skip
+    for more in (
+        *shown,
+        *({"undo": {**UNDO, **each}} for each in undone),
+        *({"rest": {**REST, **each}} for each in left),
+    ):
+        yield json.dumps({**FLASH, **more})
+
+
+def test_a_record_that_another_program_wrote_does_nothing_and_breaks_no_page(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    web = browse(app)
+    [cookie] = web.post("/entries/disable?name=report", follow_redirects=False).cookies
+    version = store.get("report").version
+    for text in foreign_records():
+        client.set(f"{prefix}:undo:theirs", text.encode("utf-8", "surrogateescape"))
+        codes = [
+            web.get("/status", headers={"Cookie": f"{cookie}=theirs"}).status_code,
+            web.post("/undo", data={"id": "theirs"}).status_code,
+            web.post("/entries/enable", data={"rest": "theirs", "confirm": "1"}).status_code,
+        ]
+        assert (codes, store.get("report").version) == ([200, 409, 409], version), text[:200]
+
+
+def test_a_record_as_the_page_writes_it_is_read(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    web = browse(app)
+    store.disable("report")
+    client.set(f"{prefix}:undo:ours", json.dumps({**FLASH, "rest": REST}))
+    assert "Enabled report." in web.post("/entries/enable", data={"rest": "ours", "confirm": "1"}).text
+    version = store.disable("report").version
+    former = {"report": [version, True, "", []]}
+    client.set(f"{prefix}:undo:ours", json.dumps({**FLASH, "undo": {**UNDO, "former": former}}))
+    assert "Enabled report." in web.post("/undo", data={"id": "ours"}).text
 
 
 def test_what_is_too_much_to_keep_is_done_and_said_to_be_final(

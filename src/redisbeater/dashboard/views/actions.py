@@ -23,6 +23,7 @@ from redisbeater.dashboard.pages import (
     Page,
     PageRequest,
     Rest,
+    StateBefore,
     Tone,
     Undo,
     flash,
@@ -39,7 +40,6 @@ from redisbeater.dashboard.views.queries import (
     Chosen,
     FoundHistory,
     HistoryQuery,
-    StateBefore,
     not_understood,
     past_time,
     read_chosen,
@@ -47,11 +47,12 @@ from redisbeater.dashboard.views.queries import (
 )
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
-from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, StoreError
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, RunNotFound, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.runs.backfill import MOST_FIRE_TIMES, Backfill
+from redisbeater.management.runs.history import is_begin
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
@@ -196,7 +197,8 @@ async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutco
     """Say what happened, and of one entry what comes next."""
     word = _done_word(verb, chosen).capitalize()
     if rest.total != 1 or not work.done:
-        return f"{word} {rest.done:,}{f' of {rest.total:,}' if rest.names else ''} entries{rest.kept_words}."
+        number = f"{rest.done:,} of {rest.total:,}" if rest.names else f"{rest.done:,}"
+        return f"{word} {number} {'entry' if number == '1' else 'entries'}{rest.kept_words}."
     name = work.done[0]
     if name in chosen.former and verb.name in ("enable", "disable"):
         word = "Enabled" if chosen.former[name].is_enabled else "Disabled"
@@ -376,7 +378,7 @@ async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page |
     answer = await act_on(VERBS[found.verb], req, chosen, work)
     rest = _rest_after(chosen.rest, work)
     former = {name: found.former[name] for name in rest.names}
-    return answer, Undo(verb=found.verb, former=former, done=rest.done, errors=rest.errors) if former else None
+    return answer, replace(found, former=former, done=rest.done, errors=rest.errors) if former else None
 
 
 async def ask_to_revert(req: PageRequest) -> Page:
@@ -509,10 +511,15 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
         values: dict[str, Any] = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
         return Page(template="runs_left.html", values=values, fragment="content")
 
-    async def change(run_id: str) -> Any:
-        return await req.store.call(verb.one, run_id, by=req.user.name, note=note)
+    found = await _found(req, ids)
 
-    work = await _worked(change, ids)
+    async def change(run_id: str) -> Any:
+        if isinstance(run := found[run_id], RunNotFound):
+            raise run
+        return await req.store.call(verb.one, run, by=req.user.name, note=note)
+
+    work = await _worked(change, list(found))
+    work.left += [run_id for run_id in ids if run_id not in found]
     if req.wants_json:
         return JSONAnswer(vars(work), 409 if work.errors else 200)
     if work.errors or work.left:
@@ -538,6 +545,25 @@ async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
 
     found = await req.site.heavy_reads.read(req.request, req.user, read)
     return [run.id for run in found.items if isinstance(run, Run) and is_for(verb, run)][:MOST_RUNS]
+
+
+async def _found(req: PageRequest, ids: Sequence[str]) -> dict[str, str | RunNotFound]:
+    """Return the whole ids of runs by what a form calls them, as far as there is time to search for their begins."""
+    found: dict[str, str | RunNotFound] = {run_id: run_id for run_id in ids if not is_begin(run_id)}
+
+    async def search(store: AsyncOperatorStore) -> None:
+        deadline = time.monotonic() + MOST_SECONDS
+        for run_id in (each for each in ids if each not in found):
+            try:
+                found[run_id] = (await store.run(run_id)).id
+            except RunNotFound as exc:
+                found[run_id] = exc
+            if time.monotonic() > deadline:
+                break
+
+    if len(found) < len(ids):
+        await req.site.heavy_reads.read(req.request, req.user, search)
+    return {run_id: found[run_id] for run_id in ids if run_id in found}
 
 
 async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> RunsOutcome:

@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.access import Form, read_form
-from redisbeater.dashboard.pages import PageRequest, Rest, Undo, read_rest
+from redisbeater.dashboard.pages import PageRequest, Rest, StateBefore, Undo, read_rest
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RunNotFound
 from redisbeater.management.runs.history import WHOLE_ID
@@ -121,22 +121,6 @@ MOST_ENTRIES, MOST_MATCHING = 1_000, 100_000
 WAS_SO = "were so before"
 
 
-class StateBefore(NamedTuple):
-    """What an undo of a change needs to know.
-
-    Attributes:
-        version: the version that the entry must still have; empty: it was deleted.
-        is_enabled: whether it was enabled.
-        until: until when it was disabled; empty: that had no end.
-        skipped: the fire times that were left out.
-    """
-
-    version: str = ""
-    is_enabled: bool = False
-    until: str = ""
-    skipped: Sequence[str] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
     """What a form about entries says.
@@ -169,8 +153,8 @@ class Chosen:
         kept = {WAS_SO: undo.left} if undo.left else {}
         rest = Rest(verb=undo.verb, names=list(former), done=undo.done, kept=kept, errors=undo.errors)
         return cls(
-            form=Form([("confirm", "1"), ("next", form["next"])]), names=list(former), total=len(former),
-            versions=versions, former=former, undo_id=form["id"], rest=rest,
+            form=Form([("confirm", "1"), ("next", form["next"])]), names=list(undo.former), total=len(undo.former),
+            versions=versions, former=undo.former, undo_id=form["id"], rest=rest,
         )  # fmt: skip
 
     @property

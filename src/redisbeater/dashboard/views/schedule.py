@@ -39,7 +39,7 @@ from redisbeater.dashboard.views.queries import (
 from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
-from redisbeater.management.runs.history import item_dict
+from redisbeater.management.runs.history import is_begin, item_dict
 from redisbeater.management.runs.results import FailureGroup
 from redisbeater.model.run import FAILED
 from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
@@ -415,7 +415,7 @@ ACTIONS = (
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
     Action(path="/history", answer=history, is_heavy=_is_searched),
     Action(path="/changes", answer=changes, is_heavy=lambda _: True),
-    Action(path="/run", answer=run),
+    Action(path="/run", answer=run, is_heavy=lambda asked: is_begin(asked.get("id", ""))),
     Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
     Action(path="/bands", answer=bands, is_heavy=lambda _: True),
     Action(path="/events", answer=events, has_json=False),
