@@ -129,7 +129,8 @@ def outcome_of(found: EntryView) -> Outcome:
         return Outcome("not sent", "bad", found.last_error)
     is_over = state == "finished" and result and result.result in (Result.LATE, Result.OK, Result.NEVER)
     if result is None or is_over or state not in ("enabled", "finished"):
-        return Outcome(state, state, found.last_error)
+        has_failed = state == "disabled" and result and result.result in (Result.FAILED, Result.UNSTABLE)
+        return Outcome(state, state, result.words if result and has_failed else found.last_error)
     word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
     return Outcome(word, RESULTS[result.result].tone, detail)
 

@@ -15,6 +15,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard import words
+from redisbeater.dashboard.address import begin_of_commands
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import PAGES, Action, Page, PageRequest
 from redisbeater.dashboard.pictures import Weeks, two_weeks
@@ -280,7 +281,7 @@ async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
 
 async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) -> list[FoundAction]:
     """Return the actions that a command may mean and this person may do."""
-    verb, target, make = VERBS.get(asked.verb), asked.target, partial(_action, req.site.app, asked)
+    verb, target, make = VERBS.get(asked.verb), asked.target, partial(_action, begin_of_commands(req.request), asked)
     if verb is None:  # it changes the schedule as a whole
         is_pause = asked.verb == "pause"
         is_able = req.may("operate") and is_pause != bool(req.status.pause)
@@ -316,12 +317,19 @@ async def _names(req: PageRequest, verb: Verb, text: str) -> list[str]:
 
 
 def _action(
-    app: str, asked: Command, what: str, path: str, name: str = "", label: str = "", until: str = "", **more: str
+    begin: Sequence[str],
+    asked: Command,
+    what: str,
+    path: str,
+    name: str = "",
+    label: str = "",
+    until: str = "",
+    **more: str,
 ) -> FoundAction:
     given = {"label": label, "until": until, "note": asked.note}
     return FoundAction(
         words=f"{what} until {until}" if until else what,
-        line=command_line(app, asked.verb, *filter(None, [name]), **given),
+        line=command_line(begin, asked.verb, *filter(None, [name]), **given),
         path=path,
         fields={"name": name, "ask": "1", **given, **more},
     )
