@@ -287,6 +287,8 @@ def test_an_entry_that_runs_as_before_shows_what_is_wrong_with_its_declaration(
     details = json.loads(run("show", "nightly", "--json").stdout)
 
     assert (details["state"], details["last_error"]) == ("enabled", "")
+    assert "1 entry, 1 broken" in run("list").stdout, "as status counts"
+    assert "broken 1, " in run("status").stdout
     assert details["declaration"].startswith("$.task: ")
     assert "  declaration  not stored: $.task: " in run("show", "nightly").stdout
 

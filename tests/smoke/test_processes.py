@@ -109,4 +109,6 @@ def test_the_web_page_is_served_with_the_entries(project: Project) -> None:
     _, _, line = shown("/entry?name=report").partition('<code id="command-disable">')
     command = shlex.split(html.unescape(line.partition("</code>")[0]))
     subprocess.run([sys.executable, "-m", *command], cwd=project.folder, capture_output=True, check=True)
-    assert not ScheduleStore(project.app()).get("report").enabled, "the command line that a page shows runs as it stands"
+    assert not ScheduleStore(project.app()).get("report").enabled, (
+        "the command line that a page shows runs as it stands"
+    )

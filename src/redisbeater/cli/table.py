@@ -84,6 +84,7 @@ def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is
     states = Counter(entry.state_words for entry in found)
     number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
     late = sum(1 for entry in found if _lateness(entry, view) >= LATE)
+    states["broken"] += sum(1 for entry in found if entry.declaration)  # as the status counts
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
     results = Counter(entry.result.result for entry in found if entry.result)
     counts += [
