@@ -216,9 +216,9 @@ class OperatorStore(ScheduleStore):
         refusal = task_problem(app, found.task, args, kwargs)
         return refusal or (once_problem(app, found.task) if found.once else "")
 
-    def held(self) -> HeldRuns:
-        """Return how many fire times have come and not run, as they wait while the schedule is paused."""
-        return read_held(self._context)
+    def held(self, until: datetime | None = None) -> HeldRuns:
+        """Return how many fire times wait while the schedule is paused: now, or at the end of such a pause."""
+        return read_held(self._context, until)
 
     def recorded(self, name: str) -> Recorded | None:
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""

@@ -113,7 +113,8 @@ def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -
     end = req.clock.now + timedelta(days=14)
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
-    return two_weeks(view.name, [run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
+    fire_times, held_until = [run.fire_time for run in runs], words.pause_end(req.status.pause)
+    return two_weeks(view.name, fire_times, req.clock.now, req.clock.fixed or view.zone, held_until)
 
 
 def _fields(view: EntryView) -> list[tuple[str, Any]]:
@@ -176,7 +177,7 @@ async def entries(req: PageRequest) -> Page:
             "found": found,
             "runs": runs,
             **CHOICES,
-            "forecast": await req.site.forecasts.known(query.selection),
+            "forecast": await req.site.forecasts.known(query.selection, words.pause_end(req.status.pause)),
         },
         data=_data(found, runs),
         fragment="rows" if names else "content",
