@@ -14,7 +14,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
-from due import UTC, stored
+from due import UTC, save_due, stored
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
@@ -260,6 +260,15 @@ def test_deleting_a_static_entry_says_that_it_comes_back(run: Callable[..., Resu
         "nightly: deleted; it is static, and the next beat that leads stores it again: "
         "disable it, or remove it from the code\n"
     )
+
+
+def test_what_a_pause_holds_is_not_late(run: Callable[..., Result], vienna: Celery) -> None:
+    save_due(vienna, "overdue", "proj.work", late=75.0, every=3600.0)
+    heading, _, row = run("list").stdout.splitlines()
+    assert (", 1 late" in heading, " late " in row) == (True, True)
+    ScheduleStore(vienna).pause()
+    heading, _, row = run("list").stdout.splitlines()
+    assert ("late" in heading, " late " in row, " held " in row) == (False, False, True)
 
 
 def test_a_broken_declaration_is_listed_and_shown(run: Callable[..., Result], vienna: Celery) -> None:
