@@ -14,7 +14,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
-from due import UTC, stored
+from due import UTC, save_due, stored
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
@@ -262,6 +262,15 @@ def test_deleting_a_static_entry_says_that_it_comes_back(run: Callable[..., Resu
     )
 
 
+def test_what_a_pause_holds_is_not_late(run: Callable[..., Result], vienna: Celery) -> None:
+    save_due(vienna, "overdue", "proj.work", late=75.0, every=3600.0)
+    heading, _, row = run("list").stdout.splitlines()
+    assert (", 1 late" in heading, " late " in row) == (True, True)
+    ScheduleStore(vienna).pause()
+    heading, _, row = run("list").stdout.splitlines()
+    assert ("late" in heading, " late " in row, " held " in row) == (False, False, True)
+
+
 def test_a_broken_declaration_is_listed_and_shown(run: Callable[..., Result], vienna: Celery) -> None:
     vienna.conf.beat_schedule = {"notask": {"schedule": 60.0}, "good": NIGHTLY}
     lead(vienna)
@@ -287,6 +296,8 @@ def test_an_entry_that_runs_as_before_shows_what_is_wrong_with_its_declaration(
     details = json.loads(run("show", "nightly", "--json").stdout)
 
     assert (details["state"], details["last_error"]) == ("enabled", "")
+    assert "1 entry, 1 broken" in run("list").stdout, "as status counts"
+    assert "broken 1, " in run("status").stdout
     assert details["declaration"].startswith("$.task: ")
     assert "  declaration  not stored: $.task: " in run("show", "nightly").stdout
 

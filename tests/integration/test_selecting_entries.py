@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -336,6 +336,89 @@ def test_entries_disabled_until_a_time_are_enabled_at_once(
     assert store.get("a").state == "enabled"
     assert [line.what for line in store.log("a")][:2] == ["enabled", "disabled"]
     assert store.log("a")[0].details["note"] == "back"
+
+
+def mixed(store: ScheduleStore) -> dict[str, datetime]:
+    """Store entries that run, that are disabled for good, and until a time sooner and later than in 2 h."""
+    ends = {
+        "sooner": datetime.now(timezone.utc) + timedelta(hours=1),
+        "later": datetime.now(timezone.utc) + timedelta(hours=9),
+    }
+    for name in ("runs", "for good", "sooner", "later"):
+        store.create(name, "proj.work", 60, labels={"team": "x"}, disabled_until=ends.get(name))
+    store.disable("for good", note="waits for the new texts")
+    return ends
+
+
+def test_many_are_not_disabled_for_a_shorter_time_than_they_are(
+    store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    ends = mixed(store)
+    keys = [f"{prefix}for good", f"{prefix}later"]
+    kept = [client.hgetall(key) for key in keys]
+    lines = len(store.log("for good"))
+
+    outcomes = {
+        each.name: each
+        for each in store.disable_many(["runs", "for good", "sooner", "later", "gone"], until=timedelta(hours=2))
+    }
+
+    assert {name: each.left for name, each in outcomes.items()} == {
+        "runs": "", "for good": "disabled for longer", "sooner": "", "later": "disabled for longer", "gone": "",
+    }  # fmt: skip
+    assert [client.hgetall(key) for key in keys] == kept
+    assert len(store.log("for good")) == lines
+    assert [name for name, each in outcomes.items() if each.is_changed] == ["runs", "sooner", "gone"]
+    before = {name: (each.was_enabled, each.was_until) for name, each in outcomes.items() if not each.error}
+    assert before == {
+        "runs": (True, None), "for good": (False, None), **{name: (False, end) for name, end in ends.items()},
+    }  # fmt: skip
+    assert [each.state for each in (outcomes["for good"].entry, store.get("runs"), store.get("sooner"))] == [
+        "disabled"
+    ] * 3
+
+
+def test_who_disables_an_entry_for_good_while_many_are_disabled_until_a_time_is_not_overruled(
+    app: Celery, store: ScheduleStore
+) -> None:
+    store.create("report", "proj.work", 60)
+    asked: list[tzinfo] = []
+
+    def until(zone: tzinfo) -> datetime:
+        if not asked:  # behind the read, in front of the write
+            store.disable("report", note="for good")
+        asked.append(zone)
+        return datetime.now(timezone.utc) + timedelta(hours=2)
+
+    [outcome] = OperatorStore(app).disable_until(["report"], until, keeps_longer=True)
+
+    assert (outcome.left, store.get("report").enabled, len(asked)) == ("disabled for longer", False, 2)
+
+
+def test_the_command_says_what_it_left_and_changes_one_that_is_named_alone(
+    store: ScheduleStore, run: Callable[..., Result]
+) -> None:
+    mixed(store)
+    done = run("disable", "--label", "team=x", "--until", "2h", "--yes")
+    assert done.exit_code == 0
+    said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert {name: said[name] for name in ("for good", "later")} == dict.fromkeys(
+        ("for good", "later"), "left as it was: disabled for longer"
+    )
+    assert "no longer" not in said["runs"]
+    assert ", no longer until " in said["sooner"]
+    data = [
+        json.loads(line) for line in run("disable", "for good", "runs", "--until", "2h", "--json").stdout.splitlines()
+    ]
+    assert [(each["name"], each["done"], each["is_changed"], each.get("reason")) for each in data] == [
+        ("for good", "left", False, "disabled for longer"),
+        ("runs", "disabled", True, None),
+    ]
+    store.delete_many(["runs", "sooner", "later"])
+    assert run("disable", "--all", "--until", "2h").stdout == "for good: left as it was: disabled for longer\n"
+    assert not store.get("for good").enabled
+    assert ", no longer for good; next run " in run("disable", "for good", "--until", "2h").stdout
+    assert store.get("for good").enabled
 
 
 # Broken entries

@@ -16,7 +16,7 @@ from due import save_due
 from support.waiting import wait_until
 from web_site import TestClient, browse, undo, undo_form
 
-from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
 from redisbeater.context import Context
 from redisbeater.dashboard import create_app, hub, token
 from redisbeater.dashboard import site as recent_status
@@ -47,16 +47,19 @@ def test_a_pause_says_how_many_fire_times_wait(
     store.pause("deploy", "anna")
     assert _banner(web).endswith(": deploy . No fire time is waiting.")
     save_due(app, "once", "shop.report", late=5.0, every=3600.0)
-    assert _banner(web).endswith("1 fire time is waiting.")
+    assert _banner(web).endswith("1 fire time is waiting: 1 run starts.")
     save_due(app, "minutes", "shop.report", late=605.0, every=60.0)
-    assert _banner(web).endswith("12 fire times are waiting, of 2 entries.")
+    assert _banner(web).endswith("12 fire times are waiting, of 2 entries: 2 runs start, 10 fire times fall away.")
+    question = _plain(web.get("/pause").text)
+    assert "12 fire times are waiting, of 2 entries: 2 runs start, 10 fire times fall away." in question
     save_due(app, "few", "shop.report", late=605.0, every=60.0, max_runs=3)
     save_due(app, "seconds", "shop.report", late=86_400.0, every=1.0)
     fire_times = store.held().fire_times
     assert 86_400 + 15 <= fire_times <= 86_400 + 30
     assert (store.held().entries, store.held().is_at_least) == (4, False)
     monkeypatch.setattr(held, "MOST_READ", 2)
-    assert re.search(r"At least [\d,]+ fire times are waiting, of 2 entries\.", _banner(web))
+    assert re.search(r"At least [\d,]+ fire times are waiting, of 2 entries: 2 runs start", _banner(web))
+    assert re.search(r"Resumed: at least 2 runs start, [\d,]+ fire times fall away\.", web.post("/resume").text)
     store.resume()
     assert _banner(web) == ""
 
@@ -262,3 +265,77 @@ def test_the_times_of_one_entry_are_in_its_zone_on_every_page(app: Celery, store
         )
     since = datetime.now(ZoneInfo("Asia/Tokyo")) - timedelta(minutes=1)
     assert web.get(f"/history.json?name=report&since={since:%Y-%m-%dT%H:%M:%S}").json()["items"] != []
+
+
+def _rows(page: str) -> dict[str, str]:
+    """Return the words of the cell "Next" of each entry."""
+    cells = re.findall(r'data-entry="([^"]+)".*?<td class="when next" role="cell">(.*?)</td>', page, re.DOTALL)
+    return {name: _plain(cell) for name, cell in cells}
+
+
+def _marks(picture: str, tone: str) -> list[str]:
+    """Return what the marks of a tone say, in an SVG."""
+    links = re.findall(r"<title>([^<]*)</title>(.*?)</a>", picture, re.DOTALL)
+    return [title for title, shapes in links if f'class="{tone}"' in shapes]
+
+
+@pytest.mark.parametrize("hours", [2, 30, None], ids=["soon", "another day", "no end"])
+def test_what_a_pause_holds_is_said_to_be_held_and_nothing_of_it_is_late(
+    app: Celery, store: ScheduleStore, hours: int | None
+) -> None:
+    now = datetime.now(timezone.utc)
+    save_due(app, "overdue", "shop.report", late=75.0, every=60.0)
+    store.create("minutes", "shop.report", 60.0)
+    store.create("later", "shop.report", clocked(now + timedelta(hours=40)))
+    web = browse(app)
+    assert "late" in _rows(web.get("/").text)["overdue"]
+    end = None if hours is None else (now + timedelta(hours=hours)).replace(microsecond=0)
+    store.pause("deploy", "anna", until=end)
+    days = 0 if end is None else (end.date() - now.date()).days
+    held = "held" if end is None else f"held until {end:%H:%M}" if not days else f"held until {end:%a}"
+
+    page = web.get("/").text
+    rows = _rows(page)
+    assert (rows["overdue"], rows["minutes"], "held" in rows["later"]) == (held, held, end is None)
+    assert 'class="bad">late' not in page
+    picture, data = web.get("/forecast").text, web.get("/forecast.json").json()
+    assert _marks(picture, "held")
+    assert f", {data['held']:,} {held}" in data["words"]
+    if hours == 2:
+        assert _marks(picture, "coming") or _marks(picture, "busy")
+        assert 2 * 118 <= data["held"] <= 2 * 123
+    else:
+        assert data["held"] == data["runs"], "the pause lasts longer than the picture"
+        assert not _marks(picture, "busy")
+    lanes = web.get("/bands").text
+    assert _marks(lanes, "held")
+    assert "yellow while the pause holds it" in lanes
+    for path in ("/bands", "/upcoming", "/entry?name=minutes"):
+        assert held in _plain(web.get(path).text), path
+    status = _plain(web.get("/status").text).partition("due now")[2].partition("Last hour")[0]
+    assert "held by the pause, the oldest overdue , for" in status
+    assert "late" not in status
+
+    store.resume()
+    assert "held" not in "".join(_rows(web.get("/").text).values())
+    assert not _marks(web.get("/forecast").text, "held")
+    assert web.get("/forecast.json").json()["held"] == 0
+
+
+def test_the_question_and_the_message_of_a_pause_say_what_its_end_brings(app: Celery, store: ScheduleStore) -> None:
+    now = datetime.now(timezone.utc)
+    store.create("minutes", "shop.report", 60.0)
+    store.create("all", "shop.report", 600.0, coalesce="all")
+    store.create("once", "shop.report", clocked(now + timedelta(hours=1)))
+    store.create("later", "shop.report", clocked(now + timedelta(hours=9)))
+    store.create("off", "shop.report", 60.0, enabled=False)
+    web = browse(app)
+    wanted = r"(\d+) fire times come until then: (\d+) runs start, (\d+) fire times fall away\."
+    for page in (web.get("/pause?until=2h").text, web.post("/pause", data={"until": "2h"}).text):
+        found = re.search(wanted, page)
+        assert found is not None
+        fire_times, runs, fallen = map(int, found.groups())
+        assert (fire_times - runs, 131 <= fire_times <= 134, 13 <= runs <= 15) == (fallen, True, True)
+    store.resume()
+    assert "come until then" not in web.get("/pause?until=someday").text
+    assert "come until then" not in web.post("/pause").text

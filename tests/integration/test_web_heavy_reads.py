@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing
+from urllib.parse import urlencode
 
 import pytest
 import redis
@@ -84,9 +85,17 @@ def _port(web: uvicorn.Server) -> int:
     return port
 
 
-def _get(web: uvicorn.Server, path: str, person: str = "anna") -> http.client.HTTPResponse:
+def _get(
+    web: uvicorn.Server, path: str, person: str = "anna", *, method: str = "GET", form: dict[str, str] | None = None
+) -> http.client.HTTPResponse:
+    headers, sent = {"X-Person": person}, urlencode(form or {})
+    if method == "POST":
+        headers.update({"X-Redisbeater": "1", "Content-Type": "application/x-www-form-urlencoded"})
     with closing(http.client.HTTPConnection("localhost", _port(web), timeout=WAIT_SECONDS)) as connection:
-        connection.request("GET", path, headers={"X-Person": person})
+        if method == "POST":
+            connection.request(method, path, sent, headers)
+        else:
+            connection.request(method, f"{path}?{sent}" if sent else path, headers=headers)
         answer = connection.getresponse()
         answer.text = answer.read().decode()  # type: ignore[attr-defined]
         return answer
@@ -163,6 +172,30 @@ def test_too_many_searches_of_a_person_are_refused_and_those_of_others_are_not(p
         assert [each.result().status for each in (*waiting, others)] == [200] * (MOST_OF_A_PERSON + 1)
     assert (refused.status, refused.headers["Retry-After"]) == (429, "5")
     assert "8 searches of yours have not ended: wait for one of them, or close its page" in refused.text
+
+
+def test_a_search_for_a_run_by_the_begin_of_its_id_waits_for_its_turn_and_a_whole_id_does_not(
+    page: uvicorn.Server,
+) -> None:
+    begin, whole = "deadbeef", "deadbeef-3f50-4a9e-9be3-0a3b0c2f8d11"
+    with ThreadPoolExecutor(MOST_OF_A_PERSON + 1) as threads:
+        asked = [threads.submit(_get, page, "/?sort=last") for _ in range(MOST_OF_A_PERSON + 1)]
+        wait(asked, return_when=FIRST_COMPLETED)  # the one that is refused: the others wait
+        codes = {
+            (path, run_id): _get(page, path, method=method, form={"id": run_id, "confirm": "1"}).status
+            for method, path in (
+                ("GET", "/run"),
+                ("GET", "/run.json"),
+                ("POST", "/runs/stop"),
+                ("POST", "/runs/restart"),
+            )
+            for run_id in (begin, whole)
+        }
+        Gate.open()
+    assert {path: code for (path, run_id), code in codes.items() if run_id == begin} == dict.fromkeys(
+        ("/run", "/run.json", "/runs/stop", "/runs/restart"), 429
+    )
+    assert {code for (_, run_id), code in codes.items() if run_id == whole} == {404}
 
 
 @pytest.mark.parametrize(

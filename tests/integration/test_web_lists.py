@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import shlex
 import socket
 import time
 from collections import Counter
@@ -335,6 +336,8 @@ def test_the_command_serves_the_schedule_of_another_prefix(
     page = web.get("/").text
     assert f"<bdi>{other}</bdi>" in page
     assert ('data-entry="report"' in page, 'data-entry="here"' in page) == (True, False)
+    command = shlex.join(["celery", "redisbeater", "--key-prefix", other, "disable", "report"])
+    assert f">{command}</code>" in html.unescape(web.get("/entry?name=report").text)
     assert web.post("/entries/disable?name=report").status_code == 200
     assert there.get("report").enabled is False
     assert store.get("here").enabled is True

@@ -346,7 +346,8 @@ def test_the_schedule_is_paused_and_resumed_and_the_log_says_by_whom(app: Celery
     assert "Paused by <bdi>token</bdi>" in paused.text
     assert "deploy &lt;1&gt;" in paused.text
     assert web.post("/pause", data={"until": "someday"}).status_code == 422
-    assert "Resumed. 0 entries run now." in web.post("/resume").text
+    assert re.search(r"The schedule is paused: no beat sends anything until [^<.]*\.", paused.text)
+    assert "Resumed. No fire time was waiting." in web.post("/resume").text
     assert store.is_paused is None
 
 

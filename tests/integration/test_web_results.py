@@ -135,6 +135,16 @@ def test_a_row_says_the_outcome_before_the_plan(app: Celery, client: redis.Redis
     assert 'class="state bad"><bdi>failed 2x</bdi>' in browse(app).get("/entry?name=failed").text
 
 
+def test_a_disabled_entry_that_has_failed_says_both_as_the_command_line_does(app: Celery, store: ScheduleStore) -> None:
+    for name, letters in (("bad", "SFF"), ("good", "S")):
+        store.create(name, "shop.report", 3600.0)
+        end_runs(app, name, letters)
+        store.disable(name)
+    page = browse(app).get("/").text
+    assert "every hour disabled failed 2x: ValueError: cannot parse row 17" in _plain(_row(page, "bad"))
+    assert "failed" not in _plain(_row(page, "good"))
+
+
 def test_an_entry_that_has_finished_says_so_unless_its_last_run_goes_on_or_has_failed(
     app: Celery, store: ScheduleStore, client: redis.Redis
 ) -> None:

@@ -85,6 +85,54 @@ def test_the_box_takes_the_id_of_a_run_or_eight_characters_of_it_and_goes_there(
     assert answer.status_code == 200, "an open page searches for no id by itself"
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("", ("", "all")),
+        ("FAILURE", ("FAILURE", "FAILURE")),
+        ("failure", ("FAILURE", "FAILURE")),
+        ("EXPIRED,FAILURE,LOST", ("EXPIRED,FAILURE,LOST", "failed")),
+        ("lost,expired,failure", ("EXPIRED,FAILURE,LOST", "failed")),
+        ("FAILURE,LOST", ("FAILURE,LOST", "FAILURE, LOST")),
+        ("skipped,SUCCESS", ("skipped,SUCCESS", "skipped, SUCCESS")),
+    ],
+)
+def test_the_form_has_the_states_that_the_link_had(
+    app: Celery, schedule: ScheduleStore, asked: str, shown: tuple[str, str]
+) -> None:
+    end_runs(app, "report", "SF")
+    web = browse(app)
+    for path in ("/history", "/entry"):
+        page = web.get(path, params={"name": "report", "state": asked}).text
+        select = page.partition('<select name="state"')[2].partition("</select>")[0]
+        options = re.findall(r'<option(?: value="([^"]*)")?( selected)?>([^<]*)', select)
+        chosen = [(value or words, words) for value, is_chosen, words in options if is_chosen] or [("", options[0][2])]
+        assert chosen == [shown], path
+        again = web.get(path, params={"name": "report", "state": shown[0]}).text
+        assert re.findall(r'data-run="([^"]+)"', again) == re.findall(r'data-run="([^"]+)"', page)
+
+
+def test_the_form_keeps_the_end_of_the_time_that_a_link_of_the_timeline_shows(
+    app: Celery, schedule: ScheduleStore
+) -> None:
+    span = {"since": "2026-11-22T05:00:00+00:00", "before": "2026-11-22T05:15:00+00:00"}
+    page = browse(app).get("/history", params=span).text
+    assert f'<input name="before" value="{span["before"]}">' in page
+    assert 'name="before"' not in browse(app).get("/history", params={"before": span["before"]}).text
+
+
+def test_runs_are_sent_again_by_the_begins_of_their_ids(app: Celery, schedule: ScheduleStore) -> None:
+    (run_id,) = end_runs(app, "report", "F")
+    web = browse(app, headers=JSON)
+    answer = web.post("/runs/restart", data={"id": [run_id[:8], "deadbeef"]})
+    data = answer.json()
+    assert (answer.status_code, list(data["done"]), list(data["errors"]), data["left"]) == (
+        409, [run_id[:8]], ["deadbeef"], [],
+    )  # fmt: skip
+    assert schedule.run(data["done"][run_id[:8]]).restart_of == run_id
+    assert web.post("/runs/restart", data={"id": "deadbeef"}).status_code == 404
+
+
 def test_several_runs_that_begin_alike_are_listed(
     app: Celery, schedule: ScheduleStore, client: redis.Redis, prefix: str
 ) -> None:

@@ -28,7 +28,7 @@ def test_an_undo_changes_nothing_that_somebody_has_written_since(app: Celery, st
     store.update("b", description="stays disabled: the feed is broken", by="bert")
     page = undo(web, done)
     assert (store.get("a").enabled, store.get("b").enabled) == (True, False)
-    assert "Enabled 1 of 2" in page
+    assert "Restored the former state of 1 of 2" in page
     assert re.search(r"<bdi>b</bdi></a></th><td><bdi>.*version", page)
     store.disable("c", until=timedelta(hours=2))
     done = web.post("/entries/enable?name=c").text
@@ -173,7 +173,7 @@ def test_all_that_match_are_disabled_until_a_time_and_one_undo_brings_them_back(
     assert store.log(name_of(209))[0].details["note"] == "moving"
     answer = undo(web, pages[-1])
     pages = go_on(web, answer, "/undo", most=230)
-    assert "Enabled 209 entries." in pages[-1]
+    assert "Restored the former state of 209 entries." in pages[-1]
     assert store.views(1, 1, states=["disabled"]).total == 1
 
 
@@ -184,7 +184,7 @@ def test_an_undo_of_many_says_at_its_end_what_it_left_unchanged_at_its_begin(app
     done = go_on(web, web.post("/entries/disable", data={"all": "1"}).text)[-1]
     store.update(name_of(0), description="stays disabled: the feed is broken", by="bert")
     pages = go_on(web, undo(web, done), "/undo", most=120)
-    assert heads(pages)[-1] == "Enabled 109 of 110"
+    assert heads(pages)[-1] == "Restored the former state of 109 of 110"
     assert name_of(0) in unescape(pages[-1])
     assert store.views(1, 1, states=["disabled"]).total == 1
 
@@ -201,7 +201,7 @@ def test_a_change_of_many_can_be_stopped_and_what_was_done_be_undone(app: Celery
     assert str(answer.url).endswith("/?sort=name")
     assert store.views(1, 1, states=["disabled"]).total == 100
     assert web.post("/entries/disable", data=fields_of(page)).status_code == 409
-    assert "Enabled 100 entries." in go_on(web, undo(web, answer.text), "/undo", most=110)[-1]
+    assert "Restored the former state of 100 entries." in go_on(web, undo(web, answer.text), "/undo", most=110)[-1]
 
 
 def test_a_change_that_left_some_unchanged_offers_to_undo_the_others(app: Celery, store: ScheduleStore) -> None:
@@ -213,7 +213,7 @@ def test_a_change_that_left_some_unchanged_offers_to_undo_the_others(app: Celery
     form = re.search(r'action="(/undo)">\s*(.*?)<button class="undo">', answer.text, re.DOTALL)
     assert form is not None
     page = web.post(form[1], data=dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form[2])))
-    assert "Enabled 2 entries." in page.text
+    assert "Restored the former state of 2 entries." in page.text
     assert str(page.url).endswith("/?q=rep")
     assert [store.get(name).enabled for name in ("a", "b")] == [True, True]
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from html import unescape
+from typing import Any
 
 import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
 from starlette.requests import Request
-from web_site import TestClient, browse, undo, undo_form
+from web_site import BEARER, TestClient, browse, undo, undo_form
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, User
@@ -47,8 +49,68 @@ def test_many_entries_come_back_as_each_of_them_was(app: Celery, store: Schedule
     page = web.post("/entries/enable", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
     assert "Enabled 120 entries." in page
     assert all(entry.enabled and not entry.disabled_until for entry in store.list(prefix="e-"))
-    assert "Disabled 80 entries." in undo(web, page)
+    assert "Restored the former state of 80 entries, 40 left: were so before." in undo(web, page)
     assert [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")] == before
+
+
+@pytest.mark.parametrize("until", ["2h", ""], ids=["until", "for good"])
+def test_to_disable_many_is_undone_as_each_of_them_was(app: Celery, store: ScheduleStore, until: str) -> None:
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    ends = {"sooner": now + timedelta(hours=1), "later": now + timedelta(hours=9)}
+    for name in ("a", "b", "for good", "sooner", "later"):
+        store.create(name, "shop.report", 3600.0, labels={"team": "x"}, disabled_until=ends.get(name))
+    store.disable("for good", note="waits for the new texts")
+    before = {entry.name: (entry.enabled, entry.disabled_until) for entry in store.list(labels={"team": "x"})}
+    web = browse(app)
+    page = web.post("/entries/disable", data={"all": "1", "label": "team=x", "until": until}).text
+    said = "Disabled 3 entries, 2 left: disabled for longer." if until else "Disabled 5 entries."
+    assert said in page
+    assert not store.get("for good").enabled
+    number, left = (3, 2) if until else (4, 1)
+    assert f"Restored the former state of {number} entries, {left} left: were so before." in undo(web, page)
+    assert {entry.name: (entry.enabled, entry.disabled_until) for entry in store.list(labels={"team": "x"})} == before
+
+
+def test_a_program_is_told_what_a_change_of_many_has_left(app: Celery, store: ScheduleStore) -> None:
+    for name in ("a", "off"):
+        store.create(name, "shop.report", 3600.0, enabled=name != "off")
+    web = browse(app, headers={**BEARER, "Accept": "application/json"})
+    answer = web.post("/entries/disable", data={"name": ["a", "off"], "until": "2h"})
+    kept = {"off": "disabled for longer"}
+    assert (answer.status_code, answer.json()) == (200, {"done": ["a"], "kept": kept, "errors": {}, "left": []})
+    all_of_one = web.post("/entries/disable", data={"all": "1", "q": "off", "until": "2h"}).json()
+    assert (all_of_one["done"], all_of_one["kept"]) == ([], kept)
+    assert "Disabled 0 entries, 1 left: disabled for longer." in browse(app).post(
+        "/entries/disable", data={"all": "1", "q": "off", "until": "2h"}
+    ).text  # fmt: skip
+
+
+def test_one_entry_that_is_meant_may_be_disabled_for_a_shorter_time_and_comes_back(
+    app: Celery, store: ScheduleStore
+) -> None:
+    store.disable("report")
+    web = browse(app)
+    page = web.post("/entries/disable?name=report", data={"until": "2h"}).text
+    assert re.search(r"Disabled report until [^<]*, no longer for good\.", page)
+    shorter = web.post("/entries/disable?name=report", data={"until": "1h"}).text
+    assert re.search(r"Disabled report until [^<]*, no longer until [^<]*\.", shorter)
+    store.disable("report")
+    page = web.post("/entries/disable?name=report", data={"until": "2h"}).text
+    assert "Disabled report." in undo(web, page)
+    assert (store.get("report").enabled, store.get("report").disabled_until) == (False, None)
+
+
+def test_an_entry_whose_time_has_come_meanwhile_is_enabled_by_the_undo(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    until = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=5)
+    store.disable("report", until=until)
+    web = browse(app)
+    page = web.post("/entries/disable", data={"name": "report"}).text
+    [key] = client.keys(f"{prefix}:undo:*")
+    client.set(key, client.get(key).replace(until.isoformat(), (until - timedelta(hours=6)).isoformat()), keepttl=True)
+    undo(web, page)
+    assert (store.get("report").enabled, store.get("report").disabled_until) == (True, None)
 
 
 def test_all_entries_that_a_form_deleted_come_back_and_are_listed_by_pages(app: Celery, store: ScheduleStore) -> None:
@@ -76,10 +138,10 @@ def test_what_there_is_no_time_for_is_brought_back_when_the_person_goes_on(
     action, fields = undo_form(page)
     monkeypatch.setattr(actions, "STEP_SECONDS", 0.0)  # for a first piece, and not for a second one
     asked = web.post(action, data=fields).text
-    assert "Disabled 100 of 150" in asked
+    assert "Restored the former state of 100 of 150" in asked
     assert '<form method="post" action="/undo" data-still data-go-on>' in asked
     monkeypatch.undo()
-    assert "Disabled 150 entries." in web.post(action, data=fields).text
+    assert "Restored the former state of 150 entries." in web.post(action, data=fields).text
     assert {store.get(name).disabled_until for name in names} == {until}
 
 
@@ -163,6 +225,74 @@ def test_a_cookie_that_another_program_set_says_nothing(app: Celery) -> None:
         assert undo_form(answer.text) == ("", {})
     assert web.post("/undo", data={"id": text}).status_code == 409
     assert web.post("/undo").status_code == 409
+
+
+UNDO = {"verb": "enable", "former": {"report": ["v", True, "", []]}, "left": 0, "done": 0, "errors": {}}
+REST = {"verb": "enable", "names": ["report"], "done": 0, "kept": {}, "errors": {}, "former": {}}
+FLASH = {"by": "token", "text": "Done.", "tone": "good"}
+
+
+def foreign_records() -> Iterator[str]:
+    """Yield what another program may have stored as a record of the page."""
+    yield from ("", "{", "[" * 100_000, "5", "null", '"x"', "[1]", "{}", "\udcff")
+    shown: list[Any] = [
+        {"text": 5},
+        {"tone": "loud"},
+        {"tone": []},
+        {"undo": 5},
+        {"undo": [1]},
+        {"undo": {}},
+        {"rest": 5},
+    ]
+    formers: list[Any] = [
+        ["report"],
+        *({"report": each} for each in (5, [], ["v", 1, "", []], ["v", True, "soon", []], ["v", True, "", [5]])),
+        {"report": ["v", True, "2099-01-01", []]}, {"report": ["v", True, "", [], 1]}, None,
+    ]  # fmt: skip
+    undone: list[Any] = [
+        {"verb": "nosuch"}, {"verb": "trigger"}, {"verb": []}, {"more": 1}, {"left": "x"}, {"done": None}, {"done": -1},
+        {"done": 10**400}, {"errors": []}, {"errors": {"a": 5}}, {"verb": "edit", "former": {"was": 5}},
+        *({"former": each} for each in formers),
+    ]  # fmt: skip
+    left: list[Any] = [
+        {"names": 5}, {"names": [5]}, {"names": [""]}, {"done": "x"}, {"kept": {"x": "y"}}, {"more": 1}, {"former": 5},
+        {"former": {"report": 5}}, {"errors": {"a": None}}, {"verb": None},
+    ]  # fmt: skip
+    for more in (
+        *shown,
+        *({"undo": {**UNDO, **each}} for each in undone),
+        *({"rest": {**REST, **each}} for each in left),
+    ):
+        yield json.dumps({**FLASH, **more})
+
+
+def test_a_record_that_another_program_wrote_does_nothing_and_breaks_no_page(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    web = browse(app)
+    [cookie] = web.post("/entries/disable?name=report", follow_redirects=False).cookies
+    version = store.get("report").version
+    for text in foreign_records():
+        client.set(f"{prefix}:undo:theirs", text.encode("utf-8", "surrogateescape"))
+        codes = [
+            web.get("/status", headers={"Cookie": f"{cookie}=theirs"}).status_code,
+            web.post("/undo", data={"id": "theirs"}).status_code,
+            web.post("/entries/enable", data={"rest": "theirs", "confirm": "1"}).status_code,
+        ]
+        assert (codes, store.get("report").version) == ([200, 409, 409], version), text[:200]
+
+
+def test_a_record_as_the_page_writes_it_is_read(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    web = browse(app)
+    store.disable("report")
+    client.set(f"{prefix}:undo:ours", json.dumps({**FLASH, "rest": REST}))
+    assert "Enabled report." in web.post("/entries/enable", data={"rest": "ours", "confirm": "1"}).text
+    version = store.disable("report").version
+    former = {"report": [version, True, "", []]}
+    client.set(f"{prefix}:undo:ours", json.dumps({**FLASH, "undo": {**UNDO, "former": former}}))
+    assert "Enabled report." in web.post("/undo", data={"id": "ours"}).text
 
 
 def test_what_is_too_much_to_keep_is_done_and_said_to_be_final(

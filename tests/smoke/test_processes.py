@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -96,7 +98,17 @@ def test_the_web_page_is_served_with_the_entries(project: Project) -> None:
     page = project.celery("redisbeater", "dashboard", "--port", str(port))
     page.says("the web page is at http")
     token = page.output().partition("/login#")[2].split()[0]
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"Authorization": f"Bearer {token}"})
 
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        assert "report" in answer.read().decode()
+    def shown(path: str) -> str:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    assert "report" in shown("/")
+    _, _, line = shown("/entry?name=report").partition('<code id="command-disable">')
+    command = shlex.split(html.unescape(line.partition("</code>")[0]))
+    subprocess.run([sys.executable, "-m", *command], cwd=project.folder, capture_output=True, check=True)
+    assert not ScheduleStore(project.app()).get("report").enabled, (
+        "the command line that a page shows runs as it stands"
+    )

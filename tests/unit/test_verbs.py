@@ -12,6 +12,7 @@ from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.auth import ALL, OPERATE, VIEW, User
 from redisbeater.dashboard.words import resumed, verbs
 from redisbeater.management.entry_view import EntryView
+from redisbeater.management.future import HeldRuns
 from redisbeater.management.verbs import VERBS, Verb
 
 PAGE = (DOCS / "http-api.rst").read_text(encoding="utf-8")
@@ -63,6 +64,14 @@ def test_what_does_not_fit_an_entry_is_not_offered() -> None:
     assert not offered & {"disable", "trigger", "skip-next", "restore", "stop", "restart"}
 
 
-@pytest.mark.parametrize(("held", "said"), [(1, "1 entry runs now."), (1200, "1,200 entries run now.")])
-def test_the_end_of_a_pause_says_how_many_entries_run(held, said):
-    assert resumed(held) == f"Resumed. {said}"
+@pytest.mark.parametrize(
+    ("entries", "fire_times", "runs", "said"),
+    [
+        (0, 0, 0, "Resumed. No fire time was waiting."),
+        (1, 1, 1, "Resumed: 1 run starts."),
+        (1, 2, 1, "Resumed: 1 run starts, 1 fire time falls away."),
+        (1200, 4000, 1200, "Resumed: 1,200 runs start, 2,800 fire times fall away."),
+    ],
+)
+def test_the_end_of_a_pause_says_how_many_runs_start_and_how_many_fire_times_fall_away(entries, fire_times, runs, said):
+    assert resumed(HeldRuns(entries=entries, fire_times=fire_times, runs=runs)) == said

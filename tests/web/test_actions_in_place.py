@@ -122,7 +122,7 @@ def test_a_change_of_all_that_match_shows_its_progress_and_is_undone_as_one(site
     expect(page.locator("#said")).to_contain_text("Disabled 350 entries.")
     assert disabled(site) == 350
     page.locator("button.undo").click()
-    expect(page.locator("#said")).to_contain_text("Enabled 350 entries.")
+    expect(page.locator("#said")).to_contain_text("Restored the former state of 350 entries.")
     assert disabled(site) == 0
 
 
@@ -303,5 +303,5 @@ def test_a_redis_that_is_away_in_the_middle_of_a_change_costs_one_click(
         expect(page.locator("#said")).to_contain_text("Disabled 250 entries.")
         assert disabled(site) == 250
         page.locator("button.undo").click()
-        expect(page.locator("#said")).to_contain_text("Enabled 250 entries.")
+        expect(page.locator("#said")).to_contain_text("Restored the former state of 250 entries.")
     make_page.errors.clear()  # the browser logs the status 503, which is meant

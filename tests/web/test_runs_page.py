@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from playwright.sync_api import expect
 from support.ended_runs import begin_run, end_runs
@@ -35,6 +37,24 @@ def test_newer_runs_wait_behind_a_link_and_what_is_shown_changes_in_its_place(si
     expect(page.locator(f'tr[data-run="{newer[1]}"]')).to_be_visible()
     expect(page.locator("#newer a")).to_be_hidden()
     expect(page.locator(".failures")).to_contain_text("cannot parse row 17")
+
+
+def test_the_link_of_the_timeline_leads_to_a_form_that_keeps_its_choice(site, page):
+    create(site, "report")
+    end_runs(site.app, "report", "SF")
+    page.goto(f"{site.url}/history?state=EXPIRED,FAILURE,LOST&since=2h+ago")
+    expect(page.locator("select[name=state]")).to_have_value("EXPIRED,FAILURE,LOST")
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    assert parse_qs(urlsplit(page.url).query, keep_blank_values=True).keys() == {"state", "since"}
+    page.goto(site.url)
+    page.locator("#search").fill("report")
+    page.locator("#search").press("Enter")
+    expect(page.get_by_role("link", name="Clear filters")).to_be_visible()
+    query = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
+    assert query["q"] == ["report"]
+    assert all(values != [""] for values in query.values()), "what is empty is not sent"
 
 
 def test_a_listed_run_that_fails_is_said_above_the_list(site, page):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, cast
 
 import click
 from celery import Celery
@@ -32,7 +33,6 @@ from redisbeater.cli.group import (
 )
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal, with_progress
-from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import json_form, printable_json, shown
@@ -43,7 +43,7 @@ from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, RunActive, StoreError
-from redisbeater.management.bulk import Outcome
+from redisbeater.management.bulk import Outcome, disable_many
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, Search
 from redisbeater.management.verbs import Verb
@@ -164,16 +164,18 @@ def _print_outcomes(
     *,
     as_json: bool,
     undo: str = "",
+    words: Callable[[RedisScheduleEntry, Outcome], str] | None = None,
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
 
-    With ``view`` the next run is said, too; with ``undo``, of a single one, the verb that undoes it. Ctrl-C ends it
-    after the page that is being written, and says how many were changed until then.
+    With ``view`` the next run is said, too; with ``undo``, of a single one, the verb that undoes it; ``words`` says
+    all of an entry that was changed. Ctrl-C ends it after the page that is being written, and says how many were
+    changed until then.
 
     Raises:
         StoreError: Redis failed; the entries of the pages after that were not changed.
     """
-    number, changed, failed = len(names), 0, 0
+    number, changed, failed, left = len(names), 0, 0, Counter[str]()
     is_brief = number > MOST_LINES and not as_json
     try:
         with closing(_page_by_page(names, change)) as outcomes:
@@ -184,17 +186,25 @@ def _print_outcomes(
                     failed += 1
                     click.echo(f"Error: {error_of(app, outcome.name, outcome.error)}", err=True)
                     continue
-                changed += 1
-                if not is_brief:
-                    entry, more = outcome.entry, f"; {COMES_BACK}" if outcome.is_static else ""
-                    more = more or (f"; {undo} undoes that" if undo and number == 1 else _and_next_run(entry, view))
-                    facts = facts_of(done, entry, is_changed=outcome.is_changed, is_static=outcome.is_static)
-                    say(outcome.name, done + more, facts, as_json=as_json)
+                left.update(filter(None, [outcome.left]))
+                changed += not outcome.left
+                if is_brief:
+                    continue
+                entry, more = outcome.entry, f"; {COMES_BACK}" if outcome.is_static else ""
+                more = more or (f"; {undo} undoes that" if undo and number == 1 else _and_next_run(entry, view))
+                facts = facts_of(done, entry, is_changed=outcome.is_changed, is_static=outcome.is_static)
+                said = done + more
+                if outcome.left:
+                    said, facts = f"left as it was: {outcome.left}", {**facts, "done": "left", "reason": outcome.left}
+                elif words and entry:
+                    said, facts["disabled_until"] = words(entry, outcome), entry.disabled_until
+                say(outcome.name, said, facts, as_json=as_json)
     except KeyboardInterrupt:
         click.echo(f"interrupted: {changed:,} of {number:,} entries {done}; the others are as they were", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     if is_brief:
-        click.echo(f"{changed:,} entries {done}{f', {failed:,} failed' if failed else ''}")
+        kept = "".join(f", {number:,} left: {reason}" for reason, number in left.items())
+        click.echo(f"{changed:,} entries {done}{kept}{f', {failed:,} failed' if failed else ''}")
     if failed:
         raise click.exceptions.Exit(BadInput.exit_code)
 
@@ -243,7 +253,8 @@ def disable(
 ) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
-    With --until they run again by themselves from that time on; a local time is one of the entry's zone.
+    With --until they run again by themselves from that time on; a local time is one of the entry's zone. Of several
+    entries, those that are disabled for good or for longer are left as they are; one that you name alone is changed.
 
     \b
     Examples:
@@ -255,15 +266,25 @@ def disable(
         disable_page = functools.partial(ScheduleStore(app).disable_many, note=note, by=by)
         _print_outcomes(app, "disabled", names, disable_page, as_json=as_json)
         return
-    view = times.view()
+    view, context, given = times.view(), Context.of(app), functools.partial(until.read, times.view().now)
+    is_one = len(click.get_current_context().params["names"]) == 1
 
-    def change(name: str) -> tuple[str, Mapping[str, Any]]:
-        moment = until.read(view.now, zone_of(app, name))
-        entry = RedisScheduleEntry(name, app=app).disable(until=moment, note=note, by=by)
-        words = f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
-        return words, facts_of("disabled", entry, disabled_until=moment)
+    def change(page: Sequence[str]) -> Iterable[Outcome]:
+        return disable_many(context, page, author=Author.of(by, note), until=given, keeps_longer=not is_one)
 
-    for_each(app, names, change, as_json=as_json)
+    def words(entry: RedisScheduleEntry, outcome: Outcome) -> str:
+        end = cast(datetime, entry.disabled_until)
+        return f"disabled until {_local(entry, end, view)}{_before(entry, outcome, view)}; {_next_run(entry, view)}"
+
+    _print_outcomes(app, "disabled", names, change, as_json=as_json, words=words)
+
+
+def _before(entry: RedisScheduleEntry, outcome: Outcome, view: View) -> str:
+    """Return how else an entry was disabled before, if it was."""
+    if outcome.was_enabled or not outcome.is_changed:
+        return ""
+    until = outcome.was_until
+    return f", no longer {f'until {_local(entry, until, view)}' if until else 'for good'}"
 
 
 @redisbeater.command("skip-next")

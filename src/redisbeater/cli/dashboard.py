@@ -8,10 +8,7 @@ import click
 from celery import Celery
 
 from redisbeater.cli import BadInput, redisbeater
-from redisbeater.cli.group import (
-    command,
-    complete_file,
-)
+from redisbeater.cli.group import begin_of_commands, command, complete_file
 from redisbeater.display import shown
 
 #: What to do where the extra is missing.
@@ -71,7 +68,7 @@ def dashboard(app: Celery, hash_password: str, **options: Any) -> None:
     if hash_password:
         click.echo(f"{hash_password}:{hashed(click.prompt('password', hide_input=True, err=True))}")
         return
-    serving = Serving(**options)
+    serving = Serving(**options, begin=begin_of_commands())
     try:
         serving.check()
         serve(app, serving, lambda: click.echo(f"the web page is at {serving.link}", err=True))

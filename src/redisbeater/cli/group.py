@@ -448,3 +448,17 @@ def read_labels(_context: click.Context, _parameter: click.Parameter, given: Seq
         if not (name and sign and value):
             raise BadInput(f"--label {name}{sign}{value}: expected a name and a text, such as team=billing")
     return {name: value for name, _, value in pairs}
+
+
+def begin_of_commands(unknown: str = "") -> list[str]:
+    """Return what stands before a command that is for the app and the schedule of this one.
+
+    ``unknown`` is what ``-A`` gets where this one has none; empty: nothing.
+    """
+    context = click.get_current_context()
+    given = context.find_root().params.get("app")  # the text of -A
+    while context.parent is not None and "key_prefix" not in context.params:
+        context = context.parent
+    app, prefix = given if isinstance(given, str) else unknown, context.params.get("key_prefix")
+    where = [] if prefix is None else ["--key-prefix", prefix]
+    return ["celery", *(["-A", app] if app else []), "redisbeater", *where]

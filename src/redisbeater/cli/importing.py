@@ -12,12 +12,7 @@ from celery import Celery
 
 from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.changing import confirm
-from redisbeater.cli.group import (
-    as_json,
-    authored,
-    command,
-    print_lines,
-)
+from redisbeater.cli.group import as_json, authored, begin_of_commands, command, print_lines
 from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import Progress, with_progress
 from redisbeater.display import json_form, printable_json, shown
@@ -177,14 +172,7 @@ def _write(work: Import, yes: bool) -> list[str]:
 
 def _line(app: Celery, *words: str) -> str:
     """Return a line for the shell: a command for the app and the schedule of this one."""
-    context = click.get_current_context()
-    given = context.find_root().params.get("app")  # the text of -A
-    while context.parent is not None and "key_prefix" not in context.params:
-        context = context.parent
-    prefix = context.params.get("key_prefix")
-    where = [] if prefix is None else ["--key-prefix", prefix]
-    name = given if isinstance(given, str) else app.main or "proj"
-    return shlex.join(["celery", "-A", name, "redisbeater", *where, *words])
+    return shlex.join([*begin_of_commands(app.main or "proj"), *words])
 
 
 def _import_lines(source: Source, work: Import, undo: Sequence[str], still: Sequence[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -292,12 +293,11 @@ def _deleted_lines(
 
 
 def _listing(store: OperatorStore, found: Sequence[EntryView], view: View) -> list[str]:
-    total = store.count()
+    total, view = store.count(), replace(view, is_paused=store.is_paused is not None)
     results = [entry.result.words.split()[0].strip(",:") if entry.result else "" for entry in found]
     lines = coloured(table(found, view), results, RESULT)
     lines = coloured(lines, [entry.state_words for entry in found], STATE)
-    is_paused = store.is_paused is not None
-    return [head(found, view, total, is_led=store.is_led(), is_paused=is_paused), *lines]
+    return [head(found, view, total, is_led=store.is_led()), *lines]
 
 
 def _nothing(store: OperatorStore) -> str:

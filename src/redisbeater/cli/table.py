@@ -53,12 +53,14 @@ class View:
         zone: the zone of the app.
         is_utc: whether all times are in UTC; else an entry's are in its own zone.
         width: characters of a line; None: as many as it takes.
+        is_paused: whether the whole schedule is paused: what is due is held then, and not late.
     """
 
     now: datetime
     zone: tzinfo
     is_utc: bool = False
     width: int | None = None
+    is_paused: bool = False
 
     def local(self, moment: datetime, zone: tzinfo) -> datetime:
         """Return an instant as local time of an entry's zone."""
@@ -69,7 +71,7 @@ class View:
         return self.local(self.now, zone)
 
 
-def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is_paused: bool = False) -> str:
+def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool) -> str:
     """Return the line above the table: the time and its zone, and how many entries there are.
 
     Arguments:
@@ -77,20 +79,20 @@ def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool, is
         view: how times are shown.
         total: number of entries of the schedule.
         is_led: whether a beat leads; if none does, no entry runs.
-        is_paused: whether the whole schedule is paused.
     """
     local = view.now.astimezone(view.zone)
     clock = f"now {date_words(local).rpartition(' ')[0]} {local:%H:%M:%S} {zone_text(view.zone)}"
     states = Counter(entry.state_words for entry in found)
     number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
-    late = sum(1 for entry in found if _lateness(entry, view) >= LATE)
+    late = 0 if view.is_paused else sum(1 for entry in found if _lateness(entry, view) >= LATE)
+    states["broken"] += sum(1 for entry in found if entry.declaration)  # as the status counts
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
     results = Counter(entry.result.result for entry in found if entry.result)
     counts += [
         f"{results[result]:,} {result}" for result, facts in RESULTS.items() if facts.is_problem and results[result]
     ]
     notes = [*counts, *([f"{late:,} late"] if late else []), *([] if is_led else ["no beat leads"])]
-    notes += ["the schedule is paused"] if is_paused else []
+    notes += ["the schedule is paused"] if view.is_paused else []
     return f"{clock}   {', '.join([number, *notes])}"
 
 
@@ -146,8 +148,8 @@ def _next(entry: EntryView, view: View) -> Iterable[str]:
     zone = "" if view.is_utc or entry.zone == view.zone else f" {local:%Z}"
     late = _lateness(entry, view)
     distance = duration_words(entry.next - view.now if entry.next > view.now else late)
-    is_late = late >= LATE
-    return f"{clock_words(local, view.now_in(entry.zone))}{zone}", f"{distance} late" if is_late else distance
+    word = "" if late < LATE else " held" if view.is_paused else " late"
+    return f"{clock_words(local, view.now_in(entry.zone))}{zone}", f"{distance}{word}"
 
 
 def _lateness(entry: EntryView, view: View) -> timedelta:

@@ -271,13 +271,13 @@ def _show_created(
         print_lines(
             f"  {name:<12} {shown(value, None)}" for name, value in _draft_facts(words, runs, change, view, entry)
         )
-    _note_skipped(entry, view, entry.definition()._fields)
+    _note_skipped(entry, view, entry._definition()._fields)
     _warn_of_task(store, entry)
 
 
 def _note_skipped(entry: RedisScheduleEntry, view: View, fields: Iterable[str]) -> None:
     """Say of each bound among some fields that the clocks skip it."""
-    notes = skipped_bounds(entry.definition(), view.zone, view.now)
+    notes = skipped_bounds(entry._definition(), view.zone, view.now)
     for field in dict.fromkeys(field.partition(".")[0] for field in fields):
         if field in notes:
             click.echo(f"Note: {notes[field]}", err=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from starlette.requests import Request
+
+from redisbeater.management.verbs import NO_APP
 
 #: Proxies on this machine, which web servers trust by default.
 TRUSTED_PROXIES = ("127.0.0.1", "::1")
@@ -98,3 +100,10 @@ def address_of(request: Request) -> str:
 def is_secure(request: Request) -> bool:
     """Return whether a browser reaches the page by HTTPS, if only as far as a proxy: its forms say so in ``Origin``."""
     return request.url.scheme == "https" or request.headers.get("Origin", "").startswith("https://")
+
+
+def begin_of_commands(request: Request) -> Sequence[str]:
+    """Return what stands before the commands that a page shows, as far as its process knows it."""
+    state = getattr(request.scope.get("app"), "state", None)
+    begin: Sequence[str] = getattr(state, "begin", NO_APP)
+    return begin

@@ -156,7 +156,6 @@ def create_app(
         attempts=Attempts(),
         templates=environment(),
         prefix=config.key_prefix,
-        app=celery_app.main or "proj",
         title=title or celery_app.main or "schedule",
         time_zone=time_zone,
         read_only=read_only,

@@ -6,8 +6,10 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
@@ -22,6 +24,7 @@ from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
+from redisbeater.management.verbs import VERBS
 
 if TYPE_CHECKING:
     from redisbeater.dashboard.site import Site
@@ -130,11 +133,30 @@ SECONDS, UNDO_SECONDS = 30, 3600
 #: Entries that are undone together at most, and the bytes that Redis keeps for it.
 MOST_UNDONE, MOST_BYTES = 10_000, 1_000_000
 
-#: What a name needs at most, besides itself, for its version and until when it was disabled.
-STATE_BYTES = 60
+#: What a name needs at most, besides itself, for its version, whether it was enabled, and until when it was disabled.
+STATE_BYTES = 70
+
+#: Entries that a record counts at most; another program may have written any number.
+MOST_COUNTED = 10**9
 
 #: The remark on a change that is too large to be undone.
 TOO_MUCH = " This cannot be undone: it was too much to keep."
+
+
+class StateBefore(NamedTuple):
+    """What an undo of a change needs to know.
+
+    Attributes:
+        version: the version that the entry must still have; empty: it was deleted.
+        is_enabled: whether it was enabled.
+        until: until when it was disabled; empty: that had no end.
+        skipped: the fire times that were left out.
+    """
+
+    version: str = ""
+    is_enabled: bool = False
+    until: str = ""
+    skipped: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +165,15 @@ class Undo:
 
     Attributes:
         verb: the change of entries that does, or ``edit``.
-        former: by name what the entries had; of an edit the fields of its form.
+        former: by name what the entries had, as :class:`StateBefore`; of an edit the fields of its form.
+        left: how many entries the change has left as they were.
         done: how many entries are undone already, where that takes more than one form.
         errors: why others were not, by name.
     """
 
     verb: str
     former: Mapping[str, Any]
+    left: int = 0
     done: int = 0
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -162,6 +186,7 @@ class Rest:
         verb: the change.
         names: the entries that are left, of those that matched at the question: the change may change what matches.
         done: how many were changed.
+        kept: how many were left as they were, by the reason.
         errors: why others were not, by name.
         former: what undoes it, as :class:`Undo` has it; None: that is too much to keep.
     """
@@ -169,13 +194,19 @@ class Rest:
     verb: str
     names: Sequence[str]
     done: int = 0
+    kept: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, Any] | None = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         """How many entries the change is about."""
-        return len(self.names) + self.done + len(self.errors)
+        return len(self.names) + self.done + sum(self.kept.values()) + len(self.errors)
+
+    @property
+    def kept_words(self) -> str:
+        """What was left as it was, to be put behind what was done, or an empty text."""
+        return "".join(f", {number:,} left: {reason}" for reason, number in self.kept.items())
 
 
 def is_too_much(names: Collection[str]) -> bool:
@@ -217,9 +248,9 @@ async def read_flash(req: PageRequest) -> Flash | None:
     if not flash_id or req.is_live or req.request.headers.get("HX-Request") == "true":
         return None
     found = await _read(req, flash_id)
-    if found is None:
+    if found is None or not isinstance(found.get("text"), str) or found.get("tone") not in get_args(Tone):
         return None
-    return Flash(text=str(found["text"]), tone=str(found["tone"]), undo_id=flash_id if found["undo"] else "")
+    return Flash(text=found["text"], tone=found["tone"], undo_id=flash_id if found.get("undo") else "")
 
 
 def delete_flash(req: PageRequest, response: Response) -> None:
@@ -230,7 +261,10 @@ def delete_flash(req: PageRequest, response: Response) -> None:
 async def read_undo(req: PageRequest, undo_id: str) -> Undo | None:
     """Return the undo of a change of this person, or None if it was used or its hour is over."""
     found = await _read(req, undo_id)
-    return Undo(**found["undo"]) if found and found["undo"] else None
+    try:
+        return _undo_of(found.get("undo")) if found else None
+    except ValueError:
+        return None
 
 
 async def keep_undo(req: PageRequest, undo: Undo | None, undo_id: str = "") -> str:
@@ -250,9 +284,10 @@ async def read_rest(req: PageRequest, verb: str, rest_id: str) -> Rest:
         HTTPException: 409, all of it is done, or its hour is over.
     """
     found = await _read(req, rest_id)
-    if not found or found.get("rest", {}).get("verb") != verb:
-        raise HTTPException(409, "all of this is done, or it was begun more than an hour ago: select the entries again")
-    return Rest(**found["rest"])
+    with suppress(ValueError):
+        if found and (rest := _rest_of(found.get("rest"))).verb == verb:
+            return rest
+    raise HTTPException(409, "all of this is done, or it was begun more than an hour ago: select the entries again")
 
 
 async def keep_rest(req: PageRequest, rest: Rest | None, rest_id: str = "") -> str:
@@ -276,8 +311,61 @@ async def _keep(req: PageRequest, flash_id: str, record: str, seconds: int) -> N
 async def _read(req: PageRequest, flash_id: str) -> dict[str, Any] | None:
     """Return the record with an id, if it is this person's."""
     text = await run_in_threadpool(req.site.page_keys.undo, flash_id)
-    found: dict[str, Any] = json.loads(text) if text else {}
-    return found if found.get("by") == req.user.name else None
+    with suppress(ValueError, RecursionError):  # another program wrote it
+        found = json.loads(text) if text else None
+        return found if isinstance(found, dict) and found.get("by") == req.user.name else None
+    return None
+
+
+#: The verbs that undo something, and what undoes an edit.
+_UNDOING = {"edit", *(verb.undo for verb in VERBS.values() if verb.undo)}
+
+
+def _undo_of(data: object) -> Undo:
+    """Return an undo of its JSON; ValueError: another program wrote it."""
+    found = _fields(data, {"verb": str, "former": dict, "left": int, "done": int, "errors": dict})
+    if found["verb"] not in _UNDOING:
+        raise ValueError("no such undo")
+    former = _texts(found["former"]) if found["verb"] == "edit" else _states(found["former"])
+    return Undo(**{**found, "former": former, "errors": _texts(found["errors"])})
+
+
+def _rest_of(data: object) -> Rest:
+    """Return what is left of a change of its JSON; ValueError: another program wrote it."""
+    kinds = {"verb": str, "names": list, "done": int, "kept": dict, "errors": dict, "former": dict | None}
+    found = _fields(data, kinds)
+    former = None if found["former"] is None else _states(found["former"])
+    if not all(isinstance(name, str) and name for name in found["names"]):
+        raise ValueError("no names")
+    kept = _fields(found["kept"], dict.fromkeys(found["kept"], int))
+    return Rest(**{**found, "former": former, "kept": kept, "errors": _texts(found["errors"])})
+
+
+def _fields(data: object, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object that has these fields of these kinds, and no others; ValueError: it is another."""
+    if not isinstance(data, dict) or data.keys() != kinds.keys():
+        raise ValueError("other fields")
+    for name, kind in kinds.items():
+        if not isinstance(data[name], kind) or (kind is int and not 0 <= data[name] <= MOST_COUNTED):
+            raise ValueError(f"{name} is of another kind")
+    return data
+
+
+def _texts(data: dict[str, Any]) -> dict[str, str]:
+    return _fields(data, dict.fromkeys(data, str))
+
+
+def _states(data: dict[str, Any]) -> dict[str, StateBefore]:
+    found = {}
+    for name, values in data.items():
+        if not isinstance(values, list) or [*map(type, values)] != [str, bool, str, list]:
+            raise ValueError("no state of an entry")
+        found[name] = state = StateBefore(*values)
+        if not all(isinstance(moment, str) for moment in state.skipped):
+            raise ValueError("no fire times")
+        if state.until and datetime.fromisoformat(state.until).tzinfo is None:
+            raise ValueError("a time without its zone")
+    return found
 
 
 def _cookie(req: PageRequest) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -21,7 +22,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.simulation import Band, Peak, Simulation
 from redisbeater.model.run import FAILED, KEPT_BRIEFS, STATES, RunBrief, State
-from redisbeater.times import EPOCH, date_words, span_words
+from redisbeater.times import EPOCH, FAR_FUTURE, date_words, span_words
 
 logger = get_logger(__name__)
 
@@ -176,6 +177,9 @@ class Quarters(NamedTuple):
         whose: the entry, or the family of entries, that has most runs in it, and how many.
         bands: the entries, those with the fewest runs first.
         minutes: how many runs ended in which state, by the begin of five minutes; None: they are not known.
+        held_until: when the pause ends that holds back what comes before; None: the schedule is not paused.
+        held: the fire times of each quarter that are held back; ``counts``, ``peaks`` and ``peak`` are without them.
+        held_peaks: the busiest minute of them.
         is_whole: whether it is of the whole schedule; the past of some entries alone is not known.
     """
 
@@ -190,6 +194,9 @@ class Quarters(NamedTuple):
     whose: tuple[str, int]
     bands: Sequence[Band] = ()
     minutes: Mapping[datetime, Mapping[State, int]] | None = None
+    held_until: datetime | None = None
+    held: Mapping[int, int] = {}
+    held_peaks: Mapping[int, Peak] = {}
     is_whole: bool = True
 
     @property
@@ -231,20 +238,17 @@ def history_bars(runs: Sequence[RunBrief], zone: tzinfo) -> Bars:
     return Bars(bars, _bars_words(newest, zone))
 
 
-def quarters_of(found: Simulation, minutes: Mapping[datetime, Mapping[State, int]] | None = None) -> Quarters:
+def quarters_of(
+    found: Simulation,
+    minutes: Mapping[datetime, Mapping[State, int]] | None = None,
+    held_until: datetime | None = None,
+) -> Quarters:
     """Return a simulation in quarters of an hour, from the one in which it begins, and what ran before it."""
     start = floor_quarter(found.start)
-    first, length = int(start.timestamp()), int(QUARTER.total_seconds())
-    counts: Counter[int] = Counter()
-    in_minute: Counter[int] = Counter()
-    for second, runs in found.per_second.items():
-        counts[(second - first) // length] += runs
-        in_minute[second - second % 60] += runs
-    peaks: dict[int, Peak] = {}
-    for minute, runs in sorted(in_minute.items()):
-        place = (max(minute, first) - first) // length
-        if place not in peaks or runs > peaks[place].runs:
-            peaks[place] = Peak(EPOCH + timedelta(seconds=minute), runs)
+    end = int(held_until.timestamp()) if held_until else 0
+    counts, peaks = _by_quarter({each: runs for each, runs in found.per_second.items() if each >= end}, start)
+    held, held_peaks = _by_quarter({each: runs for each, runs in found.per_second.items() if each < end}, start)
+    peak = max(peaks.values(), key=lambda each: each.runs, default=None) if held else found.busiest_minute
     return Quarters(
         start=start,
         now=found.start,
@@ -253,11 +257,40 @@ def quarters_of(found: Simulation, minutes: Mapping[datetime, Mapping[State, int
         peaks=peaks,
         runs=found.runs,
         is_at_least=found.is_at_least,
-        peak=found.busiest_minute,
-        whose=next(iter(found.peak.items()), ("", 0)),
+        peak=peak,
+        whose=next(iter(found.peak.items()), ("", 0)) if peak == found.busiest_minute else ("", 0),
         bands=found.bands,
         minutes=minutes,
+        held_until=held_until,
+        held=held,
+        held_peaks=held_peaks,
     )
+
+
+def _by_quarter(per_second: Mapping[int, int], start: datetime) -> tuple[Mapping[int, int], Mapping[int, Peak]]:
+    """Return the runs of each quarter of an hour from a time on, and its busiest minute."""
+    first, length = int(start.timestamp()), int(QUARTER.total_seconds())
+    counts: Counter[int] = Counter()
+    in_minute: Counter[int] = Counter()
+    for second, runs in per_second.items():
+        counts[(second - first) // length] += runs
+        in_minute[second - second % 60] += runs
+    peaks: dict[int, Peak] = {}
+    for minute, runs in sorted(in_minute.items()):
+        place = (max(minute, first) - first) // length
+        if place not in peaks or runs > peaks[place].runs:
+            peaks[place] = Peak(EPOCH + timedelta(seconds=minute), runs)
+    return counts, peaks
+
+
+def held_until(end: datetime, zone: tzinfo, now: datetime) -> str:
+    """Return until when a pause holds what comes: ``held until 21:45``, or only ``held`` if it has no end."""
+    if end >= FAR_FUTURE:
+        return "held"
+    local = end.astimezone(zone)
+    days = (local.date() - now.astimezone(zone).date()).days
+    day = f"{local:%H:%M}" if not days else f"{local:%a}" if days < 7 else f"{local.day} {local:%b}"
+    return f"held until {day}"
 
 
 def floor_quarter(moment: datetime) -> datetime:
@@ -272,7 +305,8 @@ def timeline(found: Quarters, zone: tzinfo) -> Timeline:
     """
     begin, parts = found.begin, passed(found)
     size = (found.end - begin) / QUARTER
-    most = max([peak.runs for peak in found.peaks.values()] + [part.most for part in parts.values()], default=0)
+    all_peaks = [*found.peaks.values(), *found.held_peaks.values()]
+    most = max([peak.runs for peak in all_peaks] + [part.most for part in parts.values()], default=0)
     scale, place_of_now = TALLEST / most if most else 0.0, (found.now - begin) / QUARTER
 
     def mark(first: float, last: float, stack: Iterable[tuple[str, float]], title: str, link: str) -> Mark:
@@ -293,22 +327,25 @@ def timeline(found: Quarters, zone: tzinfo) -> Timeline:
         start, end = max(begin + number * QUARTER, found.now.replace(microsecond=0)), begin + (number + 1) * QUARTER
         runs, peak = found.counts.get(number - offset, 0), found.peaks.get(number - offset)
         tone = "busy" if peak is not None and peak == found.peak else "coming"
-        title = f"{_span(start, end, zone)}: {_runs(runs)}{_at_most(peak, runs, zone)}"
+        held, held_peak = found.held.get(number - offset, 0), found.held_peaks.get(number - offset)
+        said = f"{held:,} held" if held and not runs else _runs(runs) + (f", {held:,} held" if held else "")
+        title = f"{_span(start, end, zone)}: {said}{_at_most(peak, runs, zone)}"
         link = f"/upcoming?at={_address(start)}&within={round((end - start).total_seconds())}s"
-        stack = [(tone, peak.runs)] if peak else []
+        stack = [(word, each.runs) for word, each in (("held", held_peak), (tone, peak)) if each]
         marks.append(mark(max(number, place_of_now), (end - begin) / QUARTER, stack, title, link))
     peak = found.peak
     failed = sum(part.tones["bad"] for part in parts.values())
     ended = f"Last 6 hours: {_runs(sum(part.runs for part in parts.values()))}"
     to_failed = f"/history?state={','.join(sorted(FAILED))}&since={_address(begin)}"
     unknown = "What has run is not recorded" if found.is_whole else ""
-    least = "at least " if found.is_at_least else ""
+    least, number = "at least " if found.is_at_least else "", sum(found.held.values())
+    held_words = f", {number:,} {held_until(found.held_until, zone, found.now)}" if found.held_until and number else ""
     return Timeline(
         axis=Axis(begin, found.end, found.now, zone),
         marks=marks,
         past=unknown if found.minutes is None else ended,
         failed=(f"{failed:,} failed" if failed else "", to_failed),
-        coming=f"Next {round((found.end - found.now) / HOUR)} hours: {least}{_runs(found.runs)}",
+        coming=f"Next {round((found.end - found.now) / HOUR)} hours: {least}{_runs(found.runs - number)}{held_words}",
         busiest=_busiest_words(found, zone),
         peak=_peak_label(peak, (peak.at - begin) / (found.end - begin), zone) if peak else ("", 0.0, ""),
     )
@@ -349,7 +386,9 @@ def passed(found: Quarters) -> dict[int, Part]:
     return parts
 
 
-def lane(band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis) -> Lane:
+def lane(
+    band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis, held_until: datetime | None = None
+) -> Lane:
     """Return the runs of an entry: those that have begun with their length, those to come as ticks.
 
     Arguments:
@@ -357,8 +396,10 @@ def lane(band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis) -
         due: UNIX seconds of its runs to come, in their order.
         runs: its newest runs, the newest first.
         axis: the time that the picture shows.
+        held_until: when the pause ends that holds back what comes before; None: the schedule is not paused.
     """
     marks, number, zone = list[Mark](), band.runs if len(due) >= MOST_DUE else len(due), axis.zone
+    held = bisect_left(due, int(held_until.timestamp())) if held_until else 0
     for run in reversed(runs):
         started = run.started_at or run.sent_at or run.moment
         if started is None:
@@ -376,30 +417,34 @@ def lane(band: Band, due: Sequence[int], runs: Sequence[RunBrief], axis: Axis) -
         shapes: list[Shape] = [("quiet", LANE_TOP + LANE_HEIGHT / 2 - 1, 2, 0, x)]
         marks.insert(0, Mark(0, x, shapes, f"The runs before the newest {MOST_BARS} are in the history", link))
     ticks: list[list[float]] = []
-    for second in due:
+    for place, second in enumerate(due):
         x = axis.place(EPOCH + timedelta(seconds=second))
-        if ticks and x - ticks[-1][1] <= NEAR:
+        if ticks and place != held and x - ticks[-1][1] <= NEAR:
             ticks[-1][1] = x
         else:
             ticks.append([x, x])
     if len(due) >= MOST_DUE:  # there are more, as near to each other as these
         ticks[-1][1] = 100.0
+    end = axis.place(EPOCH + timedelta(seconds=due[held])) if held < len(due) else math.inf
     shapes = [
-        ("coming" if last > first else "busy", LANE_TOP, LANE_HEIGHT, first, max(last - first, TICK))
+        (
+            "held" if held and first < end else "coming" if last > first else "busy",
+            LANE_TOP, LANE_HEIGHT, first, max(last - first, TICK),
+        )
         for first, last in ticks
-    ]
+    ]  # fmt: skip
     if len(ticks) > MOST_TICKS or len(due) > len(ticks):
-        title = f"{_runs(number)} until {_day_and_time(axis.end, zone)}"
+        title = f"{_coming(number, held)} until {_day_and_time(axis.end, zone)}"
         marks.append(Mark(ticks[0][0], ticks[-1][1] - ticks[0][0], shapes, title, f"/upcoming?name={name}"))
     else:
-        for second, shape in zip(due, shapes):
-            at = EPOCH + timedelta(seconds=second)
-            title, link = f"{_day_and_time(at, zone)}, to come", f"/upcoming?at={_address(at)}&within=1s"
+        for place, (second, shape) in enumerate(zip(due, shapes)):
+            at, word = EPOCH + timedelta(seconds=second), "held" if place < held else "to come"
+            title, link = f"{_day_and_time(at, zone)}, {word}", f"/upcoming?at={_address(at)}&within=1s"
             marks.append(Mark(shape[3], TICK, [shape], title, link))
     following = EPOCH + timedelta(seconds=due[0]) if due else None
-    coming = f"{_runs(number)} to come" + (f", next {_day_and_time(following, zone)}" if following else "")
+    coming = f"{_coming(number, held)} to come" + (f", next {_day_and_time(following, zone)}" if following else "")
     past = _bars_words([run for run in runs if run.moment is None or run.moment >= axis.begin], zone) if runs else ""
-    return Lane(band, marks, number, ", ".join(filter(None, (past, coming))), following)
+    return Lane(band, marks, number - held, ", ".join(filter(None, (past, coming))), following)
 
 
 class Weeks(NamedTuple):
@@ -410,7 +455,9 @@ class Weeks(NamedTuple):
     words: str
 
 
-def two_weeks(name: str, fire_times: Sequence[datetime], start: datetime, zone: tzinfo) -> Weeks:
+def two_weeks(
+    name: str, fire_times: Sequence[datetime], start: datetime, zone: tzinfo, held_until: datetime | None = None
+) -> Weeks:
     """Return 14 days from the midnight before ``start`` in the zone."""
     # Two times of one zone differ by their wall clocks, not by what elapsed.
     local = start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
@@ -419,7 +466,7 @@ def two_weeks(name: str, fire_times: Sequence[datetime], start: datetime, zone: 
     within = [moment for moment in fire_times if midnight <= moment < axis.end]
     due = [(moment - EPOCH) // timedelta(seconds=1) for moment in within]
     days = len({moment.astimezone(zone).date() for moment in within})
-    drawn = lane(Band(name, len(due), 0), due, [], axis)
+    drawn = lane(Band(name, len(due), 0), due, [], axis, held_until)
     return Weeks(axis, drawn, f"Fires on {days or 'none'} of the next 14 days.")
 
 
@@ -485,6 +532,10 @@ def _address(moment: datetime) -> str:
     return quote(moment.astimezone(timezone.utc).isoformat(), safe=":")
 
 
+def _coming(number: int, held: int) -> str:
+    return f"{_runs(number - held)} and {held:,} held" if held else _runs(number)
+
+
 def _runs(number: int) -> str:
     return f"{number:,} {'run' if number == 1 else 'runs'}"
 
@@ -527,57 +578,66 @@ class Forecasts:
         self._kept: dict[str, _Kept] = {}
         self._making: set[asyncio.Task[None]] = set()
 
-    async def get(self, selection: Mapping[str, Any], ahead: timedelta | None = None) -> Quarters:
+    async def get(
+        self, selection: Mapping[str, Any], ahead: timedelta | None = None, held_until: datetime | None = None
+    ) -> Quarters:
         """Return the forecast of the entries that a filter selects; make it unless there is a fresh one.
 
         Arguments:
             selection: what ``store.simulate()`` takes to select entries.
             ahead: how far it looks; default: as far as the timeline, which has the past of the whole schedule in it.
+            held_until: when the pause ends that holds back what comes before; None: the schedule is not paused.
         """
-        key = _key(selection, ahead)
+        key = _key(selection, ahead, held_until)
         async with self._lock:
             kept = self._kept.get(key)
             if kept is None or not kept.is_fresh:
                 began = time.monotonic()
-                kept = _Kept(await self._simulated(selection, ahead), time.monotonic(), time.monotonic() - began)
+                kept = _Kept(
+                    await self._simulated(selection, ahead, held_until), time.monotonic(), time.monotonic() - began
+                )
                 self._kept.pop(key, None)
                 self._kept[key] = kept
                 while len(self._kept) > MOST_KEPT:
                     del self._kept[next(iter(self._kept))]
             return kept.found
 
-    async def _simulated(self, selection: Mapping[str, Any], ahead: timedelta | None) -> Quarters:
+    async def _simulated(
+        self, selection: Mapping[str, Any], ahead: timedelta | None, held_until: datetime | None
+    ) -> Quarters:
         start, is_whole = await self._store.clock(), not any(selection.values())
         minutes = await self._store.minutes() if is_whole and await self._store.tracks_runs() else None
         left = QUARTERS if minutes is None else QUARTERS - PASSED
         end = floor_quarter(start) + left * QUARTER if ahead is None else start + ahead
-        found = await run_in_threadpool(quarters_of, await self._store.simulate(start, end, **selection), minutes)
+        simulated = await self._store.simulate(start, end, **selection)
+        found = await run_in_threadpool(quarters_of, simulated, minutes, held_until)
         return found if is_whole else found._replace(bands=(), is_whole=False)  # no page draws these
 
-    async def known(self, selection: Mapping[str, Any]) -> Quarters | None:
+    async def known(self, selection: Mapping[str, Any], held_until: datetime | None = None) -> Quarters | None:
         """Return a fresh forecast, or the last one while it is replaced, or None.
 
         Nobody waits for one that takes long.
         """
-        key = _key(selection, None)
+        key = _key(selection, None, held_until)
         kept = self._kept.get(key)
         if kept is None or kept.age > STALE_SECONDS:
             return None
         if kept.took <= QUICK_SECONDS and not self._lock.locked():
-            await self._make(selection)
+            await self._make(selection, held_until)
             return self._kept.get(key, kept).found
         if not kept.is_fresh and not self._making:
-            making = asyncio.create_task(self._make(selection))
+            making = asyncio.create_task(self._make(selection, held_until))
             self._making.add(making)
             making.add_done_callback(self._making.discard)
         return kept.found
 
-    async def _make(self, selection: Mapping[str, Any]) -> None:
+    async def _make(self, selection: Mapping[str, Any], held_until: datetime | None) -> None:
         try:
-            await self.get(selection)
+            await self.get(selection, held_until=held_until)
         except RedisBeaterError as exc:
             logger.debug("no forecast was made: %s", exc)
 
 
-def _key(selection: Mapping[str, Any], ahead: timedelta | None) -> str:
-    return json.dumps([dict(selection), ahead and ahead.total_seconds()], sort_keys=True)
+def _key(selection: Mapping[str, Any], ahead: timedelta | None, held_until: datetime | None) -> str:
+    end = held_until and held_until.isoformat()
+    return json.dumps([dict(selection), ahead and ahead.total_seconds(), end], sort_keys=True)

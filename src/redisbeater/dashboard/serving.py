@@ -28,6 +28,7 @@ from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import ALL, Auth, User, basic, header, read_passwords, token
 from redisbeater.dashboard.defences import Defences, check_hosts
 from redisbeater.management.files.reading import read_text
+from redisbeater.management.verbs import NO_APP
 
 #: How long the head of a request may take, from the begin of its connection, or from the answer before it, on.
 HEAD_SECONDS = 10.0
@@ -181,6 +182,7 @@ class Serving:
         allowed_hosts: host names besides the address that it is bound to.
         trusted_proxies: addresses or networks of the proxies whose ``X-Forwarded-For`` counts; empty ones are none.
         path: what its addresses begin with, as ``/schedule``; empty: nothing.
+        begin: what stands before the commands that it shows.
     """
 
     bind: str = "127.0.0.1"
@@ -196,6 +198,7 @@ class Serving:
     allowed_hosts: Sequence[str] = ()
     trusted_proxies: Sequence[str] = TRUSTED_PROXIES
     path: str = ""
+    begin: Sequence[str] = NO_APP
     #: The token that is made where no other way to log in is chosen.
     made_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
@@ -276,6 +279,7 @@ class Serving:
             allowed_hosts=hosts,
             trusted_proxies=proxies,
         )
+        page.state.begin = self.begin
         if not self.path:
             return page
         routes = [Route(self.path, _to_first_page), Mount(self.path, page)]

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from redisbeater.config.settings import Config
-from redisbeater.dashboard.address import Networks, here, root_of
+from redisbeater.dashboard.address import Networks, begin_of_commands, here, root_of
 from redisbeater.dashboard.auth import Auth, Login, Right, User
 from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
@@ -335,7 +335,6 @@ class Site:
         sessions: those of people who have logged in on a page of ours.
         page_keys: what all processes that serve it keep in Redis.
         prefix: that of the schedule's keys, shown in the head.
-        app: what ``celery -A`` takes, in the commands that the page shows.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
         read_only: nobody has a right but to view.
@@ -359,7 +358,6 @@ class Site:
     attempts: Attempts
     templates: Environment
     prefix: str
-    app: str
     title: str
     time_zone: str
     read_only: bool
@@ -417,6 +415,7 @@ class Site:
             "request": request,
             "here": here(request),
             "flash": None,
+            "begin": begin_of_commands(request),
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""

@@ -15,7 +15,7 @@ from redisbeater.dashboard.pages import PAGES
 from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
 from redisbeater.display import printable_json, shown
 from redisbeater.management.verbs import VERBS, command_line
-from redisbeater.model.run import ENDS, STATES
+from redisbeater.model.run import ENDS, FAILED, STATES
 from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
 
@@ -56,6 +56,7 @@ def environment() -> Environment:
         run_states=STATES,
         secret_keys=hidden,
         ends=ENDS,
+        failed=",".join(sorted(FAILED)),
     )
     return templates
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redisbeater.dashboard.auth import Right, User
+from redisbeater.dashboard.pictures import held_until
 from redisbeater.dashboard.site import Clock
 from redisbeater.management.edit_report import value_words
 from redisbeater.management.entry_view import EntryView
@@ -16,10 +17,11 @@ from redisbeater.management.runs.history import end_words, late_words, lateness,
 from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
+from redisbeater.model.beat_line import Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
 from redisbeater.redaction import BLANK
-from redisbeater.times import date_words, from_iso, span_words
+from redisbeater.times import FAR_FUTURE, date_words, from_iso, span_words
 
 if TYPE_CHECKING:
     from redisbeater.dashboard.access import Head
@@ -66,12 +68,44 @@ def waiting(found: HeldRuns) -> str:
         return "No fire time is waiting."
     least = "At least " if found.is_at_least else ""
     times = "1 fire time is" if found.fire_times == 1 else f"{found.fire_times:,} fire times are"
-    return f"{least}{times} waiting{'' if found.entries == 1 else f', of {found.entries:,} entries'}."
+    return f"{least}{times} waiting{'' if found.entries == 1 else f', of {found.entries:,} entries'}: {_starts(found)}."
 
 
-def resumed(held: int) -> str:
-    """Return the words about the end of a pause that held back so many entries."""
-    return "Resumed. 1 entry runs now." if held == 1 else f"Resumed. {held:,} entries run now."
+def at_its_end(found: HeldRuns) -> str:
+    """Return what the end of a pause brings that lasts until a time, or an empty text if that is nothing."""
+    least, number = "At least " if found.is_at_least else "", found.fire_times
+    times = "1 fire time comes" if number == 1 else f"{number:,} fire times come"
+    return f"{least}{times} until then: {_starts(found)}." if found.entries else ""
+
+
+def resumed(found: HeldRuns) -> str:
+    """Return the words about the end of a pause that held back these fire times."""
+    least = "at least " if found.is_at_least else ""
+    return f"Resumed: {least}{_starts(found)}." if found.entries else "Resumed. No fire time was waiting."
+
+
+def _starts(found: HeldRuns) -> str:
+    """Return how many runs start at the end of a pause, and how many fire times fall away."""
+    runs = "1 run starts" if found.runs == 1 else f"{found.runs:,} runs start"
+    falls = "1 fire time falls away" if found.fallen == 1 else f"{found.fallen:,} fire times fall away"
+    return f"{runs}, {falls}" if found.fallen else runs
+
+
+def pause_end(pause: Pause | None) -> datetime | None:
+    """Return until when nothing is sent, a far time where that has no end; None: the schedule is not paused."""
+    if pause is None:
+        return None
+    if pause.until is None:
+        return FAR_FUTURE
+    return (pause.until + timedelta(seconds=0.5)).replace(microsecond=0)  # it is known by the time that is left
+
+
+def held(pause: Pause | None, moment: datetime | None, clock: Clock) -> str:
+    """Return until when a pause holds the run of a moment: ``held until 21:45``; empty: it does not."""
+    end = pause_end(pause)
+    if end is None or moment is None or moment >= end:
+        return ""
+    return held_until(end, clock.local(end).tzinfo or timezone.utc, clock.now)
 
 
 def between(clock: Clock, start: datetime, end: datetime) -> str:
@@ -129,7 +163,8 @@ def outcome_of(found: EntryView) -> Outcome:
         return Outcome("not sent", "bad", found.last_error)
     is_over = state == "finished" and result and result.result in (Result.LATE, Result.OK, Result.NEVER)
     if result is None or is_over or state not in ("enabled", "finished"):
-        return Outcome(state, state, found.last_error)
+        has_failed = state == "disabled" and result and result.result in (Result.FAILED, Result.UNSTABLE)
+        return Outcome(state, state, result.words if result and has_failed else found.last_error)
     word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
     return Outcome(word, RESULTS[result.result].tone, detail)
 

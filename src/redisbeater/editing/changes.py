@@ -6,9 +6,9 @@ to what is stored by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason
 from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
 from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.zones import in_zone
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import version_of
 
@@ -340,16 +341,27 @@ class PlannedUpsert(Upsert):
         )
 
 
+#: Until when an entry is disabled: a time, how long from now on, or what a text means in the zone of the entry.
+Until = datetime | timedelta | Callable[[tzinfo], datetime]
+
+#: Why a change of many leaves an entry as it was.
+FOR_LONGER = "disabled for longer"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DisableUntil:
     """Disable an entry until a time, or for a time from now on; it is enabled then without any further change.
 
     A naive time is in the entry's zone.
+
+    Attributes:
+        keeps_longer: leave an entry as it is that is disabled for good or for longer.
     """
 
     name: str
-    until: datetime | timedelta
+    until: Until
     author: Author
+    keeps_longer: bool = False
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -361,6 +373,12 @@ class DisableUntil:
         until = self._instant(snapshot, defaults, codec)
         if until <= snapshot.now:
             raise InvalidEntry("$.disabled_until", f"expected a time to come, got {until.isoformat()}")
+        if self.keeps_longer:
+            before = stored_definition(snapshot, codec)
+            end = before.disabled_until and in_zone(before.disabled_until, before.zone(defaults.zone))
+            if not before.enabled or (end and end > until):
+                meta, text = stored_meta(snapshot), snapshot.definition
+                return Edit(snapshot=snapshot, definition=before, text=text, meta=meta, before=before, left=FOR_LONGER)
         fields = {"enabled": True, "disabled_until": until}
         return FieldChange(name=self.name, fields=fields, author=self.author).apply(snapshot, defaults, codec)
 
@@ -370,10 +388,11 @@ class DisableUntil:
                 return snapshot.now + self.until
         except OverflowError:
             raise InvalidEntry("$.disabled_until", f"{quoted(self.until)} is out of range") from None
-        if not isinstance(self.until, datetime):
-            raise WrongType("$.disabled_until", f"expected a datetime or a timedelta, got {quoted(self.until)}")
         zone = stored_definition(snapshot, codec).zone(defaults.zone)
-        return checked_instant(self.until, zone, "$.disabled_until")
+        until = self.until(zone) if callable(self.until) else self.until
+        if not isinstance(until, datetime):
+            raise WrongType("$.disabled_until", f"expected a datetime or a timedelta, got {quoted(until)}")
+        return checked_instant(until, zone, "$.disabled_until")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -467,6 +486,7 @@ class Switch:
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
             author=self.author,
             known_changes=changed,
+            before=before,
         )
 
     def _switched_text(self, before: str) -> str:

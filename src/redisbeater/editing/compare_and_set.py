@@ -42,13 +42,13 @@ class WriteResult:
     Attributes:
         pending: changes that are still to be written.
         written: the edits that were written.
-        unchanged: entries that were stored like that already, and were not written.
+        unchanged: the edits of entries that are stored like that already, and were not written.
         failures: why a change could not be written.
     """
 
     pending: dict[str, EntryChange]
     written: dict[str, Edit] = field(default_factory=dict)
-    unchanged: set[str] = field(default_factory=set)
+    unchanged: dict[str, Edit] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
 
     def fail(self, name: str, failure: Exception) -> None:
@@ -161,7 +161,7 @@ def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:
     differing = []
     for edit in edits:
         if edit.changes_nothing:
-            result.unchanged.add(edit.snapshot.name)
+            result.unchanged[edit.snapshot.name] = edit
             del result.pending[edit.snapshot.name]
         else:
             differing.append(edit)

@@ -104,6 +104,8 @@ class Edit:
     known_changes: Sequence[str] | None = None
     #: The stored definition, if the change has read it.
     before: Definition | None = None
+    #: Why the change leaves the entry as it is; empty: it does not.
+    left: str = ""
     #: Whether beat plans the entry again by its own rules of zones, even if that does not move it.
     is_replanned: bool = False
 

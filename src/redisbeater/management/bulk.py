@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
-from redisbeater.editing.changes import Switch, Upsert
+from redisbeater.editing.changes import DisableUntil, EntryChange, Switch, Until, Upsert
 from redisbeater.editing.compare_and_set import WriteResult, delete_entries, preview, warn_of_rules, write_page
-from redisbeater.editing.edit import Author, Edit, announce, log_edit
+from redisbeater.editing.edit import Author, announce, log_edit
 from redisbeater.editing.rescheduling import score_of_new
-from redisbeater.editing.stored_entry import StoredEntry, stored_definition
+from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_new_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, WrongType
@@ -32,7 +32,7 @@ from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
 from redisbeater.schedules.kinds import kind_of
-from redisbeater.schedules.zones import PlannedBy, zone_name
+from redisbeater.schedules.zones import PlannedBy, in_zone, zone_name
 from redisbeater.store import SAVE_PAGE, Change, pages, this_program
 
 logger = get_logger(__name__)
@@ -155,6 +155,8 @@ class Outcome:
     Attributes:
         is_static: whether it was deleted and comes back, because code declares it.
         is_changed: whether it was enabled, disabled or deleted by this, and not before.
+        left: why it was left as it was: ``disabled for longer``; empty: it was not.
+        was_enabled: whether it was enabled before.
         was_until: until when it was disabled before; None: not until a time.
         error: why it could not be changed; None if it was.
     """
@@ -162,6 +164,8 @@ class Outcome:
     name: str
     is_static: bool = False
     is_changed: bool = True
+    left: str = ""
+    was_enabled: bool = False
     was_until: datetime | None = None
     error: Exception | None = None
     _context: Context | None = field(default=None, repr=False)
@@ -174,34 +178,56 @@ class Outcome:
         return None if context is None or stored is None else RedisScheduleEntry._of(stored, context)
 
 
-def enable_many(context: Context, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
-    """Enable or disable entries; yield what became of each when its page was written."""
+def enable_many(context: Context, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
+    """Enable entries; yield what became of each when its page was written."""
+    return _switch_many(context, names, lambda name: Switch(name=name, is_enabled=True, author=author), check_name)
 
-    def change(page: Sequence[str]) -> Iterator[Outcome]:
-        result = write_page(context, [Switch(name=name, is_enabled=is_enabled, author=author) for name in page])
+
+def disable_many(
+    context: Context, names: Iterable[str], *, author: Author, until: Until | None = None, keeps_longer: bool = True
+) -> Iterator[Outcome]:
+    """Disable entries; yield what became of each when its page was written.
+
+    With ``until`` those that are disabled for good or for longer are left as they are, unless ``keeps_longer`` is
+    false: that is for who means this one entry.
+    """
+
+    def change(name: str) -> EntryChange:
+        if until is None:
+            return Switch(name=name, is_enabled=False, author=author)
+        return DisableUntil(name=name, until=until, author=author, keeps_longer=keeps_longer)
+
+    return _switch_many(context, names, change, check_stored_name if until is None else check_name)
+
+
+def _switch_many(
+    context: Context, names: Iterable[str], change: Callable[[str], EntryChange], check: Callable[[str], str]
+) -> Iterator[Outcome]:
+    def switch(page: Sequence[str]) -> Iterator[Outcome]:
+        result = write_page(context, map(change, page), only_differing=True)
+        edits = {**result.written, **result.unchanged}
         for name in page:
-            edit = result.written.get(name)
-            if edit is None:
+            if name not in edits:
                 yield Outcome(name=name, error=result.failures[name])
-            else:
-                stored = edit.to_stored_entry()
-                log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
-                is_changed, until = _before(edit, stored, context)
-                yield Outcome(name=name, is_changed=is_changed, was_until=until, _context=context, _stored=stored)
+                continue
+            edit, stored = edits[name], edits[name].to_stored_entry()
+            defaults = context.in_zone(stored.zone).defaults
+            log_edit(edit, partial(stored.due_at, defaults))
+            old = replace(stored, definition=edit.before or stored.definition)
+            before, after = (_state(each, defaults) for each in (old, stored))
+            yield Outcome(
+                name=name, is_changed=before != after, left=edit.left, was_enabled=before[0], was_until=before[1],
+                _context=context, _stored=stored,
+            )  # fmt: skip
 
-    return _by_page(names, change, check_name if is_enabled else check_stored_name)
+    return _by_page(names, switch, check)
 
 
-def _before(edit: Edit, after: StoredEntry, context: Context) -> tuple[bool, datetime | None]:
-    """Return whether an entry was enabled before and is not now, or the reverse; and until when it was disabled."""
-    if "disabled_until" not in edit.changed_fields:
-        return bool(edit.changed_fields), None
-    definition = stored_definition(edit.snapshot, context.codec, has_any_name=True)
-    was_paused = definition.enabled and replace(after, definition=definition).is_disabled_for_now
-    return (
-        was_paused or definition.enabled != after.definition.enabled,
-        definition.disabled_until if was_paused else None,
-    )
+def _state(stored: StoredEntry, defaults: Defaults) -> tuple[bool, datetime | None]:
+    """Return whether an entry is enabled now, and until when it is disabled, aware UTC, if that has an end."""
+    definition = stored.definition
+    until = definition.disabled_until if definition.enabled and stored.is_disabled_for_now else None
+    return definition.enabled and not until, until and in_zone(until, definition.zone(defaults.zone))
 
 
 def delete_many(context: Context, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:

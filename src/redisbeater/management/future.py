@@ -130,46 +130,59 @@ MOST_READ = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class HeldRuns:
-    """The fire times that have come and have not run.
+    """The fire times that have come, or will have come, and have not run.
 
     Attributes:
         entries: how many entries have some.
-        fire_times: how many there are. ``misfire_grace_time`` and ``coalesce`` decide which of them run.
-        is_at_least: whether there may be more of both: counting all of them would take too long.
+        fire_times: how many there are.
+        runs: how many of them run at the end of the pause, by ``misfire_grace_time`` and ``coalesce``.
+        is_at_least: whether there may be more of all: counting them would take too long.
     """
 
     entries: int
     fire_times: int
+    runs: int = 0
     is_at_least: bool = False
 
+    @property
+    def fallen(self) -> int:
+        """How many fire times fall away."""
+        return max(self.fire_times - self.runs, 0)
 
-def read_held(context: Context) -> HeldRuns:
-    """Return how many fire times have come and have not run, of 1,000 entries at most."""
-    found = Search(context, states={"late"}, sort="late").each(MOST_READ + 1)
-    late = [entry.stored for entry in islice(found, MOST_READ + 1) if entry.stored is not None]
-    counts = [_count(context, stored) for stored in late[:MOST_READ]]
+
+def read_held(context: Context, until: datetime | None = None) -> HeldRuns:
+    """Return how many fire times have come and have not run, or will have come then; of 1,000 entries at most."""
+    if until is None:
+        late = Search(context, states={"late"}, sort="late").each(MOST_READ + 1)
+    else:
+        coming = Search(context, sort="next").each(MOST_READ + 1)
+        late = takewhile(lambda entry: entry.next is not None and entry.next <= until, coming)
+    found = [entry.stored for entry in islice(late, MOST_READ + 1) if entry.stored is not None]
+    counts = [_count(context, stored, until or stored.now) for stored in found[:MOST_READ]]
     return HeldRuns(
         entries=len(counts),
-        fire_times=sum(count.number for count in counts),
-        is_at_least=len(late) > MOST_READ or any(count.is_at_least for count in counts),
+        fire_times=sum(count.number for count, _ in counts),
+        runs=sum(runs for _, runs in counts),
+        is_at_least=len(found) > MOST_READ or any(count.is_at_least for count, _ in counts),
     )
 
 
-def _count(context: Context, stored: StoredEntry) -> Count:
-    """Count the fire times of an entry that is late, without those that operators have left out."""
+def _count(context: Context, stored: StoredEntry, at: datetime) -> tuple[Count, int]:
+    """Count the fire times of an entry that is late at a time, without those left out, and those that run then."""
     try:
         policy = ResolvedPolicy.of(stored.definition, context.in_zone(stored.zone).defaults).afresh()
         first = stored.fire_time(policy)
-        if first is None or first > stored.now or policy.anchor is Anchor.EXECUTION:
-            return Count(1)
-        newest = policy.timetable.newest(first, stored.now)
+        if first is None or first > at or policy.anchor is Anchor.EXECUTION:
+            return Count(1), 1
+        newest = policy.timetable.newest(first, at)
         count = policy.timetable.count(first, newest)
+        planned = plan(policy, first, at, run_count=stored.meta.total_run_count)
     except (InvalidEntry, OverflowError):
-        return Count(1, is_at_least=True)
+        return Count(1, is_at_least=True), 1
     number = count.number - sum(first < moment <= newest for moment in policy.skip)
     if policy.max_runs is not None:
         number = min(number, policy.max_runs - stored.meta.total_run_count)
-    return Count(max(number, 1), count.is_at_least)
+    return Count(max(number, 1), count.is_at_least), len(planned.runs)
 
 
 #: Zones change their clocks twice a year, if at all.

@@ -6,11 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Concatenate
 
+from redisbeater.editing.changes import SkipNext, Until
+from redisbeater.editing.compare_and_set import write_edit
 from redisbeater.editing.edit import Author
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
+from redisbeater.management.bulk import Outcome, disable_many
 from redisbeater.management.edit_report import ChangePage, EditReport, read_changes, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
@@ -29,6 +32,7 @@ from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.records import PageKeys
+from redisbeater.store.snapshot import version_of
 
 
 class OperatorStore(ScheduleStore):
@@ -104,6 +108,23 @@ class OperatorStore(ScheduleStore):
         chosen, asked = checked_states(states), checked_states(results, RESULTS_ASKED, "result")
         selected = Filter(task=as_task(task), **wanted)
         return Search(self._context, selected, states=chosen, results=asked, sort=sort, text=text)
+
+    def disable_until(
+        self, names: Sequence[str], until: Until, *, keeps_longer: bool, note: str = "", by: str = ""
+    ) -> list[Outcome]:
+        """Disable entries as :meth:`disable_many` does; also those that are disabled for longer, without the last."""
+        author = Author.of(by, note)
+        return list(disable_many(self._context, names, author=author, until=until, keeps_longer=keeps_longer))
+
+    def leave_out_next(self, name: str, *, note: str = "", by: str = "") -> tuple[list[datetime], str]:
+        """Leave out the next run as :meth:`skip_next` does; return the fire times that this adds, and the version then.
+
+        Raises:
+            EntryNotFound, InvalidEntry: as for :meth:`skip_next`.
+        """
+        edit = write_edit(self._context, SkipNext(name=check_name(name), count=1, author=Author.of(by, note)))
+        before = edit.before.skip if edit.before else ()
+        return [moment for moment in edit.definition.skip if moment not in before], version_of(edit.text)
 
     def names_like(self, text: str) -> list[str]:
         """Return the names of entries with a text in name, task or description, or with a label as ``team=data``."""
@@ -195,9 +216,9 @@ class OperatorStore(ScheduleStore):
         refusal = task_problem(app, found.task, args, kwargs)
         return refusal or (once_problem(app, found.task) if found.once else "")
 
-    def held(self) -> HeldRuns:
-        """Return how many fire times have come and not run, as they wait while the schedule is paused."""
-        return read_held(self._context)
+    def held(self, until: datetime | None = None) -> HeldRuns:
+        """Return how many fire times wait while the schedule is paused: now, or at the end of such a pause."""
+        return read_held(self._context, until)
 
     def recorded(self, name: str) -> Recorded | None:
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
@@ -298,6 +319,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     overview = Awaited(OperatorStore.overview)
     named = Awaited(OperatorStore.named)
     views = Awaited(OperatorStore.views, is_long_read=True)
+    disable_until = Awaited(OperatorStore.disable_until)
+    leave_out_next = Awaited(OperatorStore.leave_out_next)
     names_like = Awaited(OperatorStore.names_like, is_long_read=True)
     changeable_names = Awaited(OperatorStore.changeable_names, is_long_read=True)
     history_of = Awaited(OperatorStore.history_of, is_long_read=True)

@@ -25,7 +25,7 @@ from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
-from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, enable_many
+from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
 from redisbeater.management.edit_report import EditReport, draft, edit_entry
 from redisbeater.management.entry_view import with_results
 from redisbeater.management.entry_words import read_definition
@@ -330,11 +330,17 @@ class ScheduleStore:
 
     def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Enable entries, a page at a time; return what became of each, also of one that cannot be changed."""
-        return list(enable_many(self._context, names, is_enabled=True, author=Author.of(by, note)))
+        return list(enable_many(self._context, names, author=Author.of(by, note)))
 
-    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
-        """Disable entries, as :meth:`enable_many` enables them."""
-        return list(enable_many(self._context, names, is_enabled=False, author=Author.of(by, note)))
+    def disable_many(
+        self, names: Iterable[str], *, until: datetime | timedelta | None = None, note: str = "", by: str = ""
+    ) -> list[Outcome]:
+        """Disable entries, as :meth:`enable_many` enables them; ``until`` is that of :meth:`disable`.
+
+        An entry that is disabled for good, or until a later time, is left as it is, and ``left`` of its outcome says
+        so: :meth:`disable` shortens that.
+        """
+        return list(disable_many(self._context, names, until=until, author=Author.of(by, note)))
 
     def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Delete entries, a page at a time; return what became of each, also of one that does not exist."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -106,8 +106,15 @@ VERBS: Mapping[str, Verb] = {
 }  # fmt: skip
 
 
-def command_line(app: str, command: str, *names: str, **options: str) -> str:
-    """Return the line for a shell that runs a command of an app; options that are empty are left out."""
+#: How a command begins where nobody knows what ``-A`` the app has.
+NO_APP = ("celery", "redisbeater")
+
+
+def command_line(begin: Sequence[str], command: str, *names: str, **options: str) -> str:
+    """Return the line for a shell that runs a command; options that are empty are left out.
+
+    ``begin`` is what stands before the command, such as ``["celery", "-A", "proj", "redisbeater"]``.
+    """
     given = [part for name, value in options.items() if value for part in (f"--{name}", value)]
     dashes = ["--"] if any(name.startswith("-") for name in names) else []
-    return shlex.join(["celery", "-A", app, "redisbeater", command, *given, *dashes, *names])
+    return shlex.join([*begin, command, *given, *dashes, *names])

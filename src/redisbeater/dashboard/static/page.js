@@ -320,6 +320,11 @@
   });
   window.addEventListener("pageshow", () => { sent = null; });
 
+  // What nobody has filled in makes an address long that people pass on.
+  document.addEventListener("formdata", event => {
+    if (event.target.method === "get") for (const [name, value] of [...event.formData]) if (!value) event.formData.delete(name);
+  });
+
   // What is done to a row changes the row and the head, and is said: nothing scrolls, and the focus stays. Questions have pages.
   const isInPlace = sender => sender.matches("tr[data-entry] form.inline, #said form.inline") && !one(".danger, [name='ask']", sender);
 

@@ -23,6 +23,7 @@ from redisbeater.dashboard.pages import (
     Page,
     PageRequest,
     Rest,
+    StateBefore,
     Tone,
     Undo,
     flash,
@@ -39,7 +40,6 @@ from redisbeater.dashboard.views.queries import (
     Chosen,
     FoundHistory,
     HistoryQuery,
-    StateBefore,
     not_understood,
     past_time,
     read_chosen,
@@ -47,11 +47,12 @@ from redisbeater.dashboard.views.queries import (
 )
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
-from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, StoreError
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, RunNotFound, StoreError
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.runs.backfill import MOST_FIRE_TIMES, Backfill
+from redisbeater.management.runs.history import is_begin
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
@@ -79,6 +80,7 @@ class EntriesOutcome:
 
     Attributes:
         done: what was done.
+        kept: why an entry was left as it was, by name.
         errors: why nothing was done, by name.
         facts: the runs that were sent, by name.
         left: the entries for which there was no time.
@@ -86,6 +88,7 @@ class EntriesOutcome:
     """
 
     done: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
@@ -111,7 +114,7 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
     else:
         await _do(verb, req, chosen, work)
     if req.wants_json:
-        data = {"done": work.done, "errors": work.errors, "left": work.left}
+        data = {"done": work.done, "kept": work.kept, "errors": work.errors, "left": work.left}
         return JSONAnswer({**data, **({"runs": work.facts} if work.facts else {})}, 200 if not work.errors else 409)
     return await _answer(verb, req, chosen, work)
 
@@ -142,7 +145,10 @@ async def _answer(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOut
     if chosen.undo_id:  # who undoes keeps the rest
         undo = None
     else:
-        undo = Undo(verb=verb.undo, former=rest.former) if verb.undo and rest.former and is_over else None
+        undo = None
+        if verb.undo and rest.former and is_over:
+            left = rest.done - len(rest.former) + sum(rest.kept.values())
+            undo = Undo(verb=verb.undo, former=rest.former, left=left)
         if not is_over or rest_id:
             rest_id = await keep_rest(req, None if is_over else rest, rest_id)
     if is_over and not rest.errors:
@@ -163,7 +169,8 @@ def _rest_after(before: Rest, work: EntriesOutcome) -> Rest:
     if former is not None and is_too_much(former):
         former = None
     done, errors = before.done + len(work.done), {**before.errors, **work.errors}
-    return Rest(verb=before.verb, names=work.left, done=done, errors=errors, former=former)
+    kept = dict(Counter(before.kept) + Counter(work.kept.values()))
+    return Rest(verb=before.verb, names=work.left, done=done, kept=kept, errors=errors, former=former)
 
 
 async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> None:
@@ -177,6 +184,8 @@ async def _do(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome
 
 
 def _done_word(verb: Verb, chosen: Chosen) -> str:
+    if chosen.former and verb.name in ("enable", "disable"):
+        return "restored the former state of"
     return "restored the next run of" if verb.name == "skip-next" and _is_undo(chosen) else verb.done
 
 
@@ -187,9 +196,12 @@ def _is_undo(chosen: Chosen) -> bool:
 async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome, rest: Rest) -> str:
     """Say what happened, and of one entry what comes next."""
     word = _done_word(verb, chosen).capitalize()
-    if rest.total != 1:
-        return f"{word} {rest.done:,}{f' of {rest.total:,}' if rest.names else ''} entries."
+    if rest.total != 1 or not work.done:
+        number = f"{rest.done:,} of {rest.total:,}" if rest.names else f"{rest.done:,}"
+        return f"{word} {number} {'entry' if number == '1' else 'entries'}{rest.kept_words}."
     name = work.done[0]
+    if name in chosen.former and verb.name in ("enable", "disable"):
+        word = "Enabled" if chosen.former[name].is_enabled else "Disabled"
     said, next_run = f"{word} {shown(name, 80)}", ""
     if name in work.facts:
         said = f"{word} {shown(name, 80)}: run {work.facts[name]}"
@@ -197,12 +209,21 @@ async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutco
         entry = await req.store.view(name)
         if entry.disabled_until:
             said += f" until {req.clock.words(entry.disabled_until, entry.zone)}"
+            said += _no_longer(req, work.changed.get(name), entry.zone)
         if verb.name == "skip-next" and (skipped := work.changed.get(name)):
             moments = map(datetime.fromisoformat, skipped.skipped)
             said = f"Skipped {', '.join(req.clock.words(each, entry.zone) for each in moments)} of {shown(name, 80)}"
         if entry.next and entry.is_enabled and not work.facts:
             next_run = f" Next run: {req.clock.words(entry.next, entry.zone)}."
     return f"{said}.{next_run}"
+
+
+def _no_longer(req: PageRequest, before: StateBefore | None, zone: tzinfo) -> str:
+    """Say how else an entry was disabled that is disabled until a time now."""
+    if before is None or before.is_enabled:
+        return ""
+    end = req.clock.words(datetime.fromisoformat(before.until), zone) if before.until else ""
+    return f", no longer {f'until {end}' if end else 'for good'}"
 
 
 async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
@@ -229,10 +250,14 @@ def _record(work: EntriesOutcome, outcomes: Sequence[Outcome]) -> None:
         if outcome.error is not None:
             work.errors[outcome.name] = str(outcome.error)
             continue
+        if outcome.left:
+            work.kept[outcome.name] = outcome.left
+            continue
         work.done.append(outcome.name)
         if outcome.is_changed:
             until = outcome.was_until.isoformat() if outcome.was_until else ""
-            work.changed[outcome.name] = StateBefore(outcome.entry.version if outcome.entry else "", until)
+            version = outcome.entry.version if outcome.entry else ""
+            work.changed[outcome.name] = StateBefore(version, outcome.was_enabled, until)
 
 
 async def _switch(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
@@ -240,24 +265,22 @@ async def _switch(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[
     until = chosen.form["until"].strip() if verb.name == "disable" else ""
     if chosen.versions:
         await _update(req, chosen, names, work, partial(_switched, verb, req, chosen))
-        return
-    if not until:
+    elif until:
+        given, is_one = partial(_until, req, until), chosen.is_one_act
+        _record(work, await req.store.disable_until(names, given, keeps_longer=not is_one, **_author(req, chosen)))
+    else:
         await _change(verb, req, chosen, names, work)
-        return
-
-    async def disable(name: str) -> None:
-        before = await req.store.view(name)
-        entry = await req.store.disable(name, until=_until(req, until, before.zone), **_author(req, chosen))
-        if before.is_enabled:
-            work.changed[name] = StateBefore(version=entry.version)
-
-    await _each(names, work, disable)
 
 
 def _switched(verb: Verb, req: PageRequest, chosen: Chosen, entry: EntryView) -> dict[str, Any]:
-    until = chosen.until(entry.name) if verb.name == "disable" else ""
-    moment = _until(req, until, entry.zone) if until else None
-    return {"enabled": verb.name == "enable" or moment is not None, "disabled_until": moment}
+    """Return the fields that an undo brings back, or that a form with versions asks for."""
+    before, text = chosen.former.get(entry.name), chosen.form["until"].strip()
+    if before is None:
+        moment = _until(req, text, entry.zone) if text and verb.name == "disable" else None
+        return {"enabled": verb.name == "enable" or moment is not None, "disabled_until": moment}
+    end = datetime.fromisoformat(before.until) if before.until else None
+    is_ahead = end is not None and end > req.clock.now
+    return {"enabled": before.is_enabled or end is not None, "disabled_until": end if is_ahead else None}
 
 
 async def _update(
@@ -289,16 +312,16 @@ async def _skip_next(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequen
     undo, author = _is_undo(chosen), _author(req, chosen)
 
     async def skip(name: str) -> None:
-        before = (await req.store.get(name))._definition().skip
-        if undo and (version := chosen.versions.get(name)):
-            mine = chosen.former.get(name)  # of one skip: what was left out before stays so
+        if not undo:
+            skipped, version = await req.store.leave_out_next(name, **author)
+            work.changed[name] = StateBefore(version, skipped=[moment.isoformat() for moment in skipped])
+        elif version := chosen.versions.get(name, ""):
+            before, mine = (await req.store.get(name))._definition().skip, chosen.former.get(name)
+            # of one skip: what was left out before stays so
             left = [moment for moment in before if moment.isoformat() not in mine.skipped] if mine else []
             await req.store.update(name, if_version=version, skip=left, **author)
-            return
-        entry = await req.store.skip_next(name, undo=undo, **author)
-        if not undo:
-            skipped = [moment.isoformat() for moment in entry._definition().skip if moment not in before]
-            work.changed[name] = StateBefore(entry.version, skipped=skipped)
+        else:
+            await req.store.skip_next(name, undo=True, **author)
 
     await _each(names, work, skip)
 
@@ -355,7 +378,7 @@ async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page |
     answer = await act_on(VERBS[found.verb], req, chosen, work)
     rest = _rest_after(chosen.rest, work)
     former = {name: found.former[name] for name in rest.names}
-    return answer, Undo(verb=found.verb, former=former, done=rest.done, errors=rest.errors) if former else None
+    return answer, replace(found, former=former, done=rest.done, errors=rest.errors) if former else None
 
 
 async def ask_to_revert(req: PageRequest) -> Page:
@@ -488,10 +511,15 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
         values: dict[str, Any] = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
         return Page(template="runs_left.html", values=values, fragment="content")
 
-    async def change(run_id: str) -> Any:
-        return await req.store.call(verb.one, run_id, by=req.user.name, note=note)
+    found = await _found(req, ids)
 
-    work = await _worked(change, ids)
+    async def change(run_id: str) -> Any:
+        if isinstance(run := found[run_id], RunNotFound):
+            raise run
+        return await req.store.call(verb.one, run, by=req.user.name, note=note)
+
+    work = await _worked(change, list(found))
+    work.left += [run_id for run_id in ids if run_id not in found]
     if req.wants_json:
         return JSONAnswer(vars(work), 409 if work.errors else 200)
     if work.errors or work.left:
@@ -517,6 +545,25 @@ async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
 
     found = await req.site.heavy_reads.read(req.request, req.user, read)
     return [run.id for run in found.items if isinstance(run, Run) and is_for(verb, run)][:MOST_RUNS]
+
+
+async def _found(req: PageRequest, ids: Sequence[str]) -> dict[str, str | RunNotFound]:
+    """Return the whole ids of runs by what a form calls them, as far as there is time to search for their begins."""
+    found: dict[str, str | RunNotFound] = {run_id: run_id for run_id in ids if not is_begin(run_id)}
+
+    async def search(store: AsyncOperatorStore) -> None:
+        deadline = time.monotonic() + MOST_SECONDS
+        for run_id in (each for each in ids if each not in found):
+            try:
+                found[run_id] = (await store.run(run_id)).id
+            except RunNotFound as exc:
+                found[run_id] = exc
+            if time.monotonic() > deadline:
+                break
+
+    if len(found) < len(ids):
+        await req.site.heavy_reads.read(req.request, req.user, search)
+    return {run_id: found[run_id] for run_id in ids if run_id in found}
 
 
 async def _worked(change: Callable[[str], Awaitable[Any]], ids: list[str]) -> RunsOutcome:

@@ -15,6 +15,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard import words
+from redisbeater.dashboard.address import begin_of_commands
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import PAGES, Action, Page, PageRequest
 from redisbeater.dashboard.pictures import Weeks, two_weeks
@@ -112,7 +113,8 @@ def _two_weeks(req: PageRequest, view: EntryView, runs: Sequence[UpcomingRun]) -
     end = req.clock.now + timedelta(days=14)
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
-    return two_weeks(view.name, [run.fire_time for run in runs], req.clock.now, req.clock.fixed or view.zone)
+    fire_times, held_until = [run.fire_time for run in runs], words.pause_end(req.status.pause)
+    return two_weeks(view.name, fire_times, req.clock.now, req.clock.fixed or view.zone, held_until)
 
 
 def _fields(view: EntryView) -> list[tuple[str, Any]]:
@@ -175,7 +177,7 @@ async def entries(req: PageRequest) -> Page:
             "found": found,
             "runs": runs,
             **CHOICES,
-            "forecast": await req.site.forecasts.known(query.selection),
+            "forecast": await req.site.forecasts.known(query.selection, words.pause_end(req.status.pause)),
         },
         data=_data(found, runs),
         fragment="rows" if names else "content",
@@ -280,7 +282,7 @@ async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
 
 async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) -> list[FoundAction]:
     """Return the actions that a command may mean and this person may do."""
-    verb, target, make = VERBS.get(asked.verb), asked.target, partial(_action, req.site.app, asked)
+    verb, target, make = VERBS.get(asked.verb), asked.target, partial(_action, begin_of_commands(req.request), asked)
     if verb is None:  # it changes the schedule as a whole
         is_pause = asked.verb == "pause"
         is_able = req.may("operate") and is_pause != bool(req.status.pause)
@@ -316,12 +318,19 @@ async def _names(req: PageRequest, verb: Verb, text: str) -> list[str]:
 
 
 def _action(
-    app: str, asked: Command, what: str, path: str, name: str = "", label: str = "", until: str = "", **more: str
+    begin: Sequence[str],
+    asked: Command,
+    what: str,
+    path: str,
+    name: str = "",
+    label: str = "",
+    until: str = "",
+    **more: str,
 ) -> FoundAction:
     given = {"label": label, "until": until, "note": asked.note}
     return FoundAction(
         words=f"{what} until {until}" if until else what,
-        line=command_line(app, asked.verb, *filter(None, [name]), **given),
+        line=command_line(begin, asked.verb, *filter(None, [name]), **given),
         path=path,
         fields={"name": name, "ask": "1", **given, **more},
     )

@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.access import Form, read_form
-from redisbeater.dashboard.pages import PageRequest, Rest, Undo, read_rest
+from redisbeater.dashboard.pages import PageRequest, Rest, StateBefore, Undo, read_rest
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RunNotFound
 from redisbeater.management.runs.history import WHOLE_ID
@@ -117,18 +117,8 @@ def whole(text: str, least: int, most: int, default: int | None = None) -> int:
 MOST_ENTRIES, MOST_MATCHING = 1_000, 100_000
 
 
-class StateBefore(NamedTuple):
-    """What an undo of a change needs to know.
-
-    Attributes:
-        version: the version that the entry must still have; empty: it was deleted.
-        until: until when it was disabled.
-        skipped: the fire times that were left out.
-    """
-
-    version: str = ""
-    until: str = ""
-    skipped: Sequence[str] = ()
+#: Why an undo leaves entries as they are: the change did not touch them.
+WAS_SO = "were so before"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,15 +150,17 @@ class Chosen:
         """Return the entries that an undo brings back; the person has confirmed it by the button."""
         former = {name: StateBefore(*each) for name, each in undo.former.items()}
         versions = {name: each.version for name, each in former.items() if each.version}
-        rest = Rest(verb=undo.verb, names=list(former), done=undo.done, errors=undo.errors)
+        kept = {WAS_SO: undo.left} if undo.left else {}
+        rest = Rest(verb=undo.verb, names=list(former), done=undo.done, kept=kept, errors=undo.errors)
         return cls(
-            form=Form([("confirm", "1"), ("next", form["next"])]), names=list(former), total=len(former),
-            versions=versions, former=former, undo_id=form["id"], rest=rest,
+            form=Form([("confirm", "1"), ("next", form["next"])]), names=list(undo.former), total=len(undo.former),
+            versions=versions, former=undo.former, undo_id=form["id"], rest=rest,
         )  # fmt: skip
 
-    def until(self, name: str) -> str:
-        """Return until when to disable an entry, or an empty text for no end."""
-        return self.former[name].until if name in self.former else self.form["until"].strip()
+    @property
+    def is_one_act(self) -> bool:
+        """Whether the person means a single entry, which a change of many might leave as it is."""
+        return self.total == 1 and self.form["all"] != "1"
 
     @property
     def is_confirmed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
@@ -39,7 +39,8 @@ from redisbeater.dashboard.views.queries import (
 from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import IncidentNotFound, InvalidEntry, RunNotFound, StoreError
-from redisbeater.management.runs.history import item_dict
+from redisbeater.management.future import HeldRuns
+from redisbeater.management.runs.history import is_begin, item_dict
 from redisbeater.management.runs.results import FailureGroup
 from redisbeater.model.run import FAILED
 from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
@@ -88,7 +89,12 @@ async def findings(req: PageRequest) -> Page:
 async def ask_to_pause(req: PageRequest) -> Page:
     """Ask whether to pause the schedule, or to resume it, with the end and the note that the address has."""
     form = Form([("until", req.query("until")), ("note", req.query("note")), ("next", f"{req.root}/")])
-    return Page(template="pause.html", values={"form": form, "problem": "", "back": form["next"]}, fragment="content")
+    coming = ""
+    with suppress(InvalidEntry):  # the form says it
+        until = _until(req, form["until"])
+        coming = words.at_its_end(await req.store.held(until)) if until and not req.status.pause else ""
+    values = {"form": form, "problem": "", "back": form["next"], "coming": coming}
+    return Page(template="pause.html", values=values, fragment="content")
 
 
 async def pause(req: PageRequest) -> Page | Response:
@@ -99,18 +105,21 @@ async def pause(req: PageRequest) -> Page | Response:
     except InvalidEntry as exc:
         if req.wants_json:
             raise
-        values = {"form": form, "problem": exc.problem, "back": local_path(req.request, form["next"])}
+        values = {"form": form, "problem": exc.problem, "back": local_path(req.request, form["next"]), "coming": ""}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
-    text = f"The schedule is paused: no beat sends anything.{left}"
+    until = f" until {req.clock.words(begun.until)}" if begun.until else ""
+    coming = f" {words.at_its_end(await req.store.held(begun.until))}".rstrip() if begun.until else ""
+    text = f"The schedule is paused: no beat sends anything{until}.{coming}{left}"
     return await _done(req, text, form["next"], begun.as_dict(), "warn" if left else "good")
 
 
 async def resume(req: PageRequest) -> Response:
     """End the pause."""
     form = await read_form(req.request)
+    held = await req.store.held() if req.status.pause and not req.wants_json else HeldRuns(entries=0, fire_times=0)
     ended = await req.store.resume(form["note"], req.user.name)
-    text = "The schedule is not paused." if ended.pause is None else words.resumed(ended.held)
+    text = "The schedule is not paused." if ended.pause is None else words.resumed(held)
     data = {"was_paused": ended.pause is not None, "held": ended.held}
     return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
 
@@ -326,11 +335,13 @@ MOST_OF_A_WEEK = 200_000
 
 async def forecast(req: PageRequest) -> Page:
     """Show the timeline of the entries that the filters of the list select."""
-    found = await req.site.forecasts.get(EntryQuery.of(req.request.query_params).selection)
+    held_until = words.pause_end(req.status.pause)
+    found = await req.site.forecasts.get(EntryQuery.of(req.request.query_params).selection, held_until=held_until)
     data = {
         "start": found.start,
         "runs": found.runs,
         "is_at_least": found.is_at_least,
+        "held": sum(found.held.values()),
         "quarters": [found.counts.get(place, 0) for place in range(round((found.end - found.start) / QUARTER))],
         "peak": found.peak and [*found.peak],
         "past": None if found.minutes is None else [dict(part.tones) for part in passed(found).values()],
@@ -346,11 +357,12 @@ async def bands(req: PageRequest) -> Page:
     """
     everything, within = EntryQuery().selection, req.query("within") if req.query("within") in SPANS else "24h"
     span, now = read_duration(within), req.clock.now
-    found = await req.site.forecasts.get(everything)
+    held_until = words.pause_end(req.status.pause)
+    found = await req.site.forecasts.get(everything, held_until=held_until)
     begin, is_cut = found.begin, span.days > 1 and (found.is_at_least or span.days * found.runs > MOST_OF_A_WEEK)
     if span.days != 1 and not is_cut:
         before = timedelta() if found.minutes is None else span / 4
-        found = await req.site.forecasts.get(everything, span - before)
+        found = await req.site.forecasts.get(everything, span - before, held_until)
         begin = found.now - before
     total = len(found.bands)
     pages = max(-(-total // MOST_LANES), 1)
@@ -360,7 +372,7 @@ async def bands(req: PageRequest) -> Page:
     due = await req.store.due_seconds(names, now, found.end, MOST_DUE)
     runs = await req.store.newest_runs(names)
     axis = Axis(begin, found.end, now, _zone(req))
-    lanes = [lane(band, due.get(band.name, []), runs[band.name], axis) for band in shown]
+    lanes = [lane(band, due.get(band.name, []), runs[band.name], axis, held_until) for band in shown]
     data = {
         "start": begin, "now": now, "end": found.end, "is_at_least": found.is_at_least, "total": total,
         "entries": [
@@ -426,7 +438,7 @@ ACTIONS = (
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
     Action(path="/history", answer=history, is_heavy=_is_searched),
     Action(path="/changes", answer=changes, is_heavy=lambda _: True),
-    Action(path="/run", answer=run),
+    Action(path="/run", answer=run, is_heavy=lambda asked: is_begin(asked.get("id", ""))),
     Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
     Action(path="/bands", answer=bands, is_heavy=lambda _: True),
     Action(path="/events", answer=events, has_json=False),

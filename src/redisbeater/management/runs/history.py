@@ -243,6 +243,11 @@ LEAST_BEGIN, WHOLE_ID = 8, 36
 MOST_NAMED = 10
 
 
+def is_begin(run_id: str) -> bool:
+    """Tell whether runs are searched for by this begin of their ids, which takes up to a second."""
+    return LEAST_BEGIN <= len(run_id) < WHOLE_ID
+
+
 def read_run(context: Context, run_id: str) -> Run:
     """Return a run with its payload, by its id or by 8 or more characters of its begin.
 
@@ -255,8 +260,7 @@ def read_run(context: Context, run_id: str) -> Run:
     for each in dict.fromkeys((run_id, begin)):
         if found := runs.run(each):
             return found
-    is_begin = LEAST_BEGIN <= len(begin) < WHOLE_ID
-    searched = runs.find(begin, MOST_NAMED) if is_begin else FoundRuns()
+    searched = runs.find(begin, MOST_NAMED) if is_begin(begin) else FoundRuns()
     known = runs.many(searched.ids)
     if len(known) == 1 and searched.is_all and (found := runs.run(*known)):
         return found
