@@ -137,12 +137,13 @@
   // Nodes take the place of nodes: as a text htmx would rewrite a name that has "<hx-", and older browsers leave < in attributes.
   async function swap(made, target) {
     if (!made || !target || made.isEqualNode(target)) return;
+    for (const each of [made, target].flatMap(part => all("[autofocus]", part))) each.removeAttribute("autofocus"); // it is for the load alone
     const boxes = () => all("#main [type='checkbox']"), keyOf = box => `${box.name} ${box.value}`;
     const checked = new Set(boxes().filter(box => box.checked).map(keyOf)); // what is chosen stays so
-    const held = one(HELD)?.closest("tr"), topOf = () => held?.isConnected ? held.getBoundingClientRect().top : 0, top = topOf();
+    const row = held()?.closest("tr"), topOf = () => row?.isConnected ? row.getBoundingClientRect().top : 0, top = topOf();
     await htmx.swap({ text: "", made: made.cloneNode(true), target, swap: "outerMorph", sourceElement: target });
     for (const box of boxes()) box.checked = checked.has(keyOf(box));
-    if (held?.isConnected && topOf() !== top) scrollBy(0, topOf() - top); // what is above the list may grow
+    if (row?.isConnected && topOf() !== top) scrollBy(0, topOf() - top); // what is above the list may grow
     behind ||= !!one(`${ROW} .menu[open]`); // a menu that is open stays as it is
     swappedAt = Date.now();
   }
@@ -150,15 +151,16 @@
   body.addEventListener("htmx:before:swap", ({ detail: { ctx, tasks } }) => { if (ctx.made) tasks[0].fragment.append(ctx.made); });
 
   // While somebody is at a list, the rows keep their places.
-  const ROW = "table.rows > tbody > tr", AT = matchMedia("(hover)").matches ? ":is(:hover, :focus-within)" : ":focus-within";
-  const HELD = `${ROW}${AT}, ${ROW} :is(.menu[open], [type='checkbox']:checked), :is(#newer, [data-marks])${AT}`;
-  let touchedAt = 0, swappedAt = 0, behind = false, isSorting = false;
+  const ROW = "table.rows > tbody > tr", at = () => `:is(:focus-within${isMouse ? ", :hover" : ""})`; // a finger leaves :hover behind
+  const held = () => one(`:is(${ROW}, #newer, [data-marks])${at()}, ${ROW} :is(.menu[open], [type='checkbox']:checked)`);
+  let isMouse = true, touchedAt = 0, swappedAt = 0, behind = false, isSorting = false;
 
   function isHeld() {
     const chosen = getSelection();
-    return Date.now() - touchedAt < 10000 || !!one(HELD) || (!chosen.isCollapsed && all(ROW).some(row => chosen.containsNode(row, true)));
+    return Date.now() - touchedAt < 10000 || !!held() || (!chosen.isCollapsed && all(ROW).some(row => chosen.containsNode(row, true)));
   }
 
+  document.addEventListener("pointerover", event => { isMouse = event.pointerType !== "touch"; });
   document.addEventListener("touchstart", event => { if (event.target.closest(ROW)) touchedAt = Date.now(); }, { passive: true });
   document.addEventListener("scroll", () => { if (Date.now() - swappedAt > 300) touchedAt = Date.now(); }, { passive: true });
 
@@ -241,8 +243,8 @@
   // A picture that somebody is at stays as it is: its parts are links.
   async function swapMain(page) {
     const pictures = all("[data-marks]", page);
-    for (const [at, picture] of all("[data-marks]").entries()) {
-      if (picture.matches(AT) && pictures[at]) [behind] = [true, pictures[at].replaceWith(picture.cloneNode(true))];
+    for (const [index, picture] of all("[data-marks]").entries()) {
+      if (picture.matches(at()) && pictures[index]) [behind] = [true, pictures[index].replaceWith(picture.cloneNode(true))];
     }
     await swap(one("#main", page), one("#main"));
   }
