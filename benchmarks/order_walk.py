@@ -37,6 +37,10 @@ async def everybody(request: Request) -> User:
     return User("benchmark", ALL)
 
 
+def report() -> None:
+    """Do nothing: no worker runs."""
+
+
 def main() -> None:
     """Walk, and print how many acts of each kind landed where they belong."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -48,7 +52,7 @@ def main() -> None:
     try:
         app = Celery("benchmark", broker="memory://")
         app.conf.update(redisbeater_redis_url=f"redis://127.0.0.1:{server.port}/0", redisbeater_track_runs=True)
-        app.task(name="proj.report")(lambda: None)
+        app.task(name="proj.report")(report)
         OrderWalk.fill(ScheduleStore(app))
         shuffled = Shuffled(create_app(app, auth=everybody, allowed_hosts=["localhost"]), options.seed)
         kinds = _walk(_serve(shuffled), shuffled, ScheduleStore(app), options.acts, options.seed)

@@ -32,15 +32,15 @@ LET_GO = """() => { document.activeElement.blur(); getSelection().empty();
 for (const menu of document.querySelectorAll("details[open]")) menu.open = false;
 for (const box of document.querySelectorAll("#rows :checked")) box.click(); }"""
 ENTRY_AT = "([x, y]) => document.elementFromPoint(x, y)?.closest('tr')?.dataset.entry"
-ORDER = "[...document.querySelectorAll('#rows > tr')].map(row => row.dataset.entry)"
+ORDER = """() => { const rows = document.querySelector("#rows");
+return [Number(rows.dataset.answer), [...rows.children].map(row => row.dataset.entry)]; }"""
 
 
 class Shuffled:
-    """A page whose list has another order in each answer, without some rows; it notes the last order."""
+    """A page whose list has another order in each answer, without some rows; it numbers answers and notes their orders."""
 
     def __init__(self, app: Any, seed: int) -> None:
-        self.order: list[str] = []
-        self.answers = 0
+        self.orders: list[list[str]] = []
         self._app, self._random = app, random.Random(seed)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -69,10 +69,10 @@ class Shuffled:
         if not rows:
             return page
         shown = self._random.sample(rows, len(rows) - self._random.randint(0, MOST_ELSEWHERE))
-        self.order = [html.unescape(NAME.search(row)[1]) for row in shown]  # type: ignore[index]
-        self.answers += 1
-        first, last = page.index(rows[0]), page.rindex(rows[-1]) + len(rows[-1])
-        return page[:first] + "".join(shown) + page[last:]
+        before, after = page[: page.index(rows[0])], page[page.rindex(rows[-1]) + len(rows[-1]) :]
+        before = before.replace('id="rows"', f'id="rows" data-answer="{len(self.orders)}"')
+        self.orders.append([html.unescape(NAME.search(row)[1]) for row in shown])  # type: ignore[index]
+        return before + "".join(shown) + after
 
 
 @dataclass
@@ -176,7 +176,7 @@ class OrderWalk:
 
     def change_meanwhile(self, name: str) -> None:
         """Let entries come and go and the order change, until the row of the entry shows what has changed in it."""
-        answers, cell = self.shuffled.answers, self._row(name).locator(".name")
+        answers, cell = len(self.shuffled.orders), self._row(name).locator(".name")
         self._changes += 1
         self.store.create(f"guest-{self._changes}", "proj.report", 3600.0)
         if self._changes > 2:
@@ -185,8 +185,8 @@ class OrderWalk:
 
         def has_changed() -> bool:
             self.page.clock.fast_forward(500)
-            is_told = self.page.locator("#newer button").is_visible() or self._order() == self.shuffled.order
-            return self.shuffled.answers > answers and is_told and f"change {self._changes}." in cell.inner_text()
+            is_told = self.page.locator("#newer button").is_visible() or self._is_in_order()
+            return len(self.shuffled.orders) > answers and is_told and f"change {self._changes}." in cell.inner_text()
 
         wait_until(has_changed, f"change {self._changes} in the row of {name}")
 
@@ -197,7 +197,7 @@ class OrderWalk:
         if held_ms:
             self.page.clock.fast_forward(held_ms)
         self.page.clock.fast_forward(IN_ORDER_MS)
-        wait_until(lambda: self._order() == self.shuffled.order, f"{what}: the order of the last answer")
+        wait_until(self._is_in_order, f"{what}: the order of the last answer")
         wait_until(lambda: self.page.locator("#newer button").is_hidden(), f"{what}: nothing left to sort")
 
     def _switched(self, name: str) -> None:
@@ -212,8 +212,12 @@ class OrderWalk:
         return self.page.locator(f'tr[data-entry="{name}"]')
 
     def _order(self) -> list[str]:
-        found: list[str] = self.page.evaluate(ORDER)
+        found: list[str] = self.page.evaluate(ORDER)[1]
         return found
+
+    def _is_in_order(self) -> bool:
+        answer, order = self.page.evaluate(ORDER)
+        return bool(order == self.shuffled.orders[answer])
 
     def _states(self) -> dict[str, bool]:
         return {entry.name: entry.enabled for entry in self.store.list(limit=100) if entry.name in self.enabled}

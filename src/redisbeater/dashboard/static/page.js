@@ -165,9 +165,8 @@
   document.addEventListener("scroll", () => { if (Date.now() - swappedAt > 300) touchedAt = Date.now(); }, { passive: true });
 
   function sort() {
-    isSorting = true;
-    if (!isLive()) return location.reload();
-    isMany = true;
+    if (!isLive() || one("[data-newest]")) return location.assign(location.pathname + location.search); // it has their groups, too
+    isSorting = isMany = true;
     if (waiting !== READING) refresh();
   }
 
