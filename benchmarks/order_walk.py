@@ -9,11 +9,11 @@ and the list that is let go has to be in order within five seconds. ``--seed`` r
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 import shutil
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 

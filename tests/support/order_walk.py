@@ -27,7 +27,9 @@ MOST_ELSEWHERE = 3
 ENTRIES = [f"job-{number:02}" for number in range(12)]
 
 #: What is selected, and the row that is it in.
-SELECTED = """() => [getSelection().toString(), getSelection().anchorNode?.parentElement?.closest("tr")?.dataset.entry]"""
+SELECTED = (
+    """() => [getSelection().toString(), getSelection().anchorNode?.parentElement?.closest("tr")?.dataset.entry]"""
+)
 LET_GO = """() => { document.activeElement.blur(); getSelection().empty();
 for (const menu of document.querySelectorAll("details[open]")) menu.open = false;
 for (const box of document.querySelectorAll("#rows :checked")) box.click(); }"""

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from playwright.sync_api import expect
-from support.ended_runs import begin_run, end_runs
 from support.order_walk import OrderWalk, Shuffled
-from walking import create, row, wait_until_live
-
-from redisbeater.context import Context
-from redisbeater.model.run import State
+from walking import wait_until_live
 
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.one_server

@@ -98,7 +98,9 @@ def _ticking(text: str, began: datetime | None, now: datetime) -> Markup:
 
 
 #: How long a run takes so far, where the words of pages have it; the first of two of one unit has none.
-_SO_FAR = re.compile(r"(?:^|\brunning (?:for )?|^It runs(?: on .+)? for )(?P<span>\d[\d.]*(?: (?:ms|s|min|h|d)\b(?: \d+ \w+)?)?)")
+_SO_FAR = re.compile(
+    r"(?:^|\brunning (?:for )?|^It runs(?: on .+)? for )(?P<span>\d[\d.]*(?: (?:ms|s|min|h|d)\b(?: \d+ \w+)?)?)"
+)
 
 
 def _whole(value: Any) -> Markup:
