@@ -946,6 +946,33 @@ LOSS = (
     ),
 )
 
+HOST = (
+    Mutant(
+        name="settings-of-the-first-use",
+        path="context.py",
+        old="if context is None or context.given != present_settings(app):",
+        new="if context is None:",
+        harm="A fixture that points the app to a test's Redis after any use writes into the real schedule.",
+        first=("integration/test_changed_settings.py",),
+    ),
+    Mutant(
+        name="taken-port-is-given-up",
+        path="observe/server.py",
+        old="while not self._ended.wait(TRY_SECONDS) and not self._begin():",
+        new="while False:",
+        harm="A beat that found its port taken at the start never answers a probe, and is restarted for ever.",
+        first=("integration/test_probes.py",),
+    ),
+    Mutant(
+        name="tries-end-by-the-clock-alone",
+        path="store/connection.py",
+        old="stop=lambda state: is_late(state) or state.idle_for >= limit,",
+        new="stop=is_late,",
+        harm="A save hangs for ever in a test that freezes time, where Redis is away.",
+        first=("integration/test_frozen_clock.py",),
+    ),
+)
+
 #: All of them, in the order in which a run passes what they break.
 MUTANTS = (
     *CLAIM,
@@ -962,4 +989,5 @@ MUTANTS = (
     *PAUSE,
     *RUNS,
     *LOSS,
+    *HOST,
 )

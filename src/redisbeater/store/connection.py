@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from redis.exceptions import NoScriptError
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
@@ -151,9 +151,6 @@ local COUNTED = {{{", ".join(f"'n.{word}'" for word in COUNTED)}}}
 #: How long a call is retried: long enough for a restart of the server, far below the lock's timeout.
 RETRY_SECONDS = 3.0
 
-#: How often it is tried at most: more often than fits into that time, unless a test has frozen the clock.
-MOST_TRIES = 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class UndoScript:
@@ -174,9 +171,12 @@ class Connection:
         self._absent = f"{config.key_prefix}{ABSENT}" if config.url.topology is Topology.CLUSTER else ""
         #: UNIX seconds that scripts take for the server's time, as text; empty: they ask the server. For tests.
         self.fixed_now = ""
+        limit = RETRY_SECONDS if config.retry_period else 0
+        is_late = stop_after_delay(limit)
+        #: Ends by the clock, and by its own waits where an application has stopped the clock, as its tests do.
         self._attempts = Retrying(
             retry=retry_if_exception(is_transient),
-            stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0) | stop_after_attempt(MOST_TRIES),
+            stop=lambda state: is_late(state) or state.idle_for >= limit,
             wait=wait_random_exponential(multiplier=0.05, max=1),
             reraise=True,
         )
