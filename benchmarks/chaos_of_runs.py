@@ -161,10 +161,10 @@ class Chaos:
         )
 
     def counts(self) -> dict[str, dict[str, Any]]:
-        return {name: asdict(self._store.run_counts(name)) for name in self.names}
+        return {name: asdict(self._store.runs.counts(name)) for name in self.names}
 
     def _sent(self) -> int:
-        return sum(self._store.run_counts(name).sent for name in self.names)
+        return sum(self._store.runs.counts(name).sent for name in self.names)
 
     def _step(self, *, has_faults: bool = True) -> None:
         self._look()

@@ -103,7 +103,7 @@ def _app(url: str, number: int) -> Celery:
     app.conf.update(redisbeater_redis_url=url, redisbeater_track_runs=True)
     with OperatorStore(app).bulk() as bulk:
         for each in range(number):
-            bulk.upsert(RedisScheduleEntry(f"report-{each:05}", "proj.report", 600.0 + each % 3600, app=app))
+            bulk.save(RedisScheduleEntry(f"report-{each:05}", "proj.report", 600.0 + each % 3600, app=app))
     _record_runs(redis.Redis.from_url(url), [entry.name for entry in OperatorStore(app).views(1, SHOWN).entries])
     return app
 
@@ -227,7 +227,7 @@ def _tab(app: Celery, folder: str) -> None:
         return
     with OperatorStore(app).bulk() as bulk:
         for each in range(OFTEN):
-            bulk.upsert(RedisScheduleEntry(f"often-{each:02}", "proj.report", OFTEN_SECONDS, app=app))
+            bulk.save(RedisScheduleEntry(f"often-{each:02}", "proj.report", OFTEN_SECONDS, app=app))
     with (
         _process(folder, "beat", "-S", "redisbeater", "--pidfile="),
         _process(folder, "worker", "--pool", "threads", "--concurrency", "4", "--without-gossip"),

@@ -276,7 +276,7 @@ def measure(name: str, options: argparse.Namespace, server: Server, controls: Co
         time.sleep(2)  # all of them have come
         page, health = Probe(lambda: site.get("/", ANNA)), Probe(lambda: site.get("/healthz"))
         ends = threading.Event()
-        threads = [threading.Thread(target=probe.run, args=(ends,), daemon=True) for probe in (page, health)]
+        threads = [threading.Thread(target=probe.runs.get, args=(ends,), daemon=True) for probe in (page, health)]
         for thread in threads:
             thread.start()
         since = time.time()
@@ -302,7 +302,7 @@ def fill(celery_app: Any, number: int) -> None:
     with ScheduleStore(celery_app).bulk() as bulk:
         for each in range(number):
             every, more = 86_400.0 + each % 3600, {"queue": "others"}
-            bulk.upsert(RedisScheduleEntry(f"report {each:06}", "proj.note", every, app=celery_app, options=more))
+            bulk.save(RedisScheduleEntry(f"report {each:06}", "proj.note", every, app=celery_app, options=more))
 
 
 def main() -> int:

@@ -54,7 +54,7 @@ def fill(settings: dict[str, Any], entries: int) -> None:
     when = clocked(datetime.now(timezone.utc) + timedelta(days=30))
     with ScheduleStore(app).bulk(by="benchmark") as bulk:
         for number in range(entries):
-            bulk.upsert(RedisScheduleEntry(f"entry {number}", "proj.job", when, app=app))
+            bulk.save(RedisScheduleEntry(f"entry {number}", "proj.job", when, app=app))
 
 
 def measure(beats: int, more: dict[str, Any], entries: int, seconds: float) -> tuple[float, float]:

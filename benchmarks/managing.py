@@ -239,7 +239,7 @@ def _store_late(app: Celery, client: redis.Redis, entries: int, fire_times: int,
     late = datetime.now(timezone.utc) - timedelta(hours=fire_times) - timedelta(minutes=1)
     with ScheduleStore(app).bulk() as bulk:
         for each in range(entries):
-            bulk.upsert(RedisScheduleEntry(f"entry {each}", "proj.task", 3600.0, app=app, last_run_at=late))
+            bulk.save(RedisScheduleEntry(f"entry {each}", "proj.task", 3600.0, app=app, last_run_at=late))
     texts = [f'{number}.0 1 {number}.0 changed {{"by":"anna"}}' for number in range(lines)]
     for begin in range(0, entries if lines else 0, 1000):
         pipeline = client.pipeline(transaction=False)

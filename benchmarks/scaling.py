@@ -79,9 +79,9 @@ class Site:
 
     def fill(self, prefix: str, count: int, name: str = "entry") -> None:
         """Store entries that are not due for a month."""
-        with ScheduleStore(self.app, prefix=prefix).bulk() as bulk:
+        with ScheduleStore(self.app, key_prefix=prefix).bulk() as bulk:
             for number in range(count):
-                bulk.upsert(
+                bulk.save(
                     RedisScheduleEntry(f"{name} {number}", "proj.work", EVERY_SECONDS, args=[number], app=self.app)
                 )
 

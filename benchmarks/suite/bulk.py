@@ -61,7 +61,7 @@ def _bulk(app: Any, entries: list[Any]) -> None:
         raise Unavailable("this version has no ScheduleStore.bulk()")
     with store.bulk() as bulk:
         for entry in entries:
-            bulk.upsert(entry)
+            bulk.save(entry)
 
 
 def _added_jobs(job: Job) -> float:

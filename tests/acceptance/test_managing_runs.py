@@ -81,7 +81,7 @@ def test_history_has_success_and_failure(site: Worker, store: ScheduleStore) -> 
     assert 0.1 <= good.took < 60
     assert "FAILURE" in lines[1]
     assert lines[1].endswith("1    ValueError: no feed")
-    assert (store.run_counts("good").success, store.run_counts("bad").failure) == (1, 1)
+    assert (store.runs.counts("good").success, store.runs.counts("bad").failure) == (1, 1)
     assert store.why("bad", bad.fire_time).verdict == "failed"
 
 
@@ -94,7 +94,7 @@ def test_a_running_task_is_stopped(site: Worker, store: ScheduleStore) -> None:
     assert (result.exit_code, result.output) == (
         0, f"{running.id}: REVOKED: it was ended (REVOKED on {running.worker})\n",
     )  # fmt: skip
-    assert store.run(running.id).state == "REVOKED"
+    assert store.runs.get(running.id).state == "REVOKED"
     assert "wrong month" in store.why("long", running.fire_time).sentence
 
 
@@ -122,7 +122,7 @@ def test_trigger_waits_for_the_end_of_the_run(site: Worker, store: ScheduleStore
     assert good.returncode == 0
     assert first.startswith("report: triggered, task id ")
     assert last.startswith("report: SUCCESS in ")
-    assert store.run(first.rpartition(" ")[2]).state == "SUCCESS"
+    assert store.runs.get(first.rpartition(" ")[2]).state == "SUCCESS"
     assert bad.exit_code == 1
     assert bad.output.splitlines()[1].endswith(": ValueError: no feed")
 
@@ -159,7 +159,7 @@ def test_a_pool_that_cannot_end_a_task_says_so_and_the_task_is_asked(
         begin = f"{task_id}: CANNOT: the pool of threads@"
         assert (result.exit_code, result.output.startswith(begin)) == (1, True), result.output
         assert "cannot kill a task" in result.output
-        assert store.wait(task_id, 60).is_final
+        assert store.runs.wait(task_id, 60).is_final
         assert task_id in site.notes.lrange("stopped", 0, -1)  # other tests of this server stop tasks, too
     finally:
         site.close()

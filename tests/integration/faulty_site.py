@@ -138,7 +138,7 @@ class Site:
         self.owed: dict[str, set[datetime]] = {}
         with ScheduleStore(self.apps[0]).bulk() as bulk:
             for number, name in enumerate(self.names):
-                bulk.upsert(self._entry(number, name))
+                bulk.save(self._entry(number, name))
 
     def tick(self, beat: int = 0) -> None:
         """Let a beat make one pass, and take what has arrived."""
@@ -175,7 +175,7 @@ class Site:
 
     def counted(self) -> dict[str, int]:
         """How many runs of each entry are recorded as sent, of those of which all are expected."""
-        runs = ScheduleStore(self.apps[0]).run_counts
+        runs = ScheduleStore(self.apps[0]).runs.counts
         return {name: runs(name).sent for name in self.expected()}
 
     def expected(self) -> dict[str, set[datetime]]:

@@ -92,7 +92,7 @@ class Workout:
         assert store.count() == len(list(store.names()))
         assert set(store.broken()) == {"broken"}
         assert (store.failing(), store.late().entries) == ({}, 0)
-        assert store.runs("report") == []
+        assert store.runs.active("report") == []
         assert Context.of(self.app).redis.runs.traceback("none") == ""
         watcher = store.watch()
         watcher.wait(0)

@@ -104,7 +104,7 @@ def test_a_bulk_is_awaited(app: Celery, caplog: pytest.LogCaptureFixture) -> Non
         store = AsyncScheduleStore(app)
         async with store.bulk() as bulk:
             for number in range(300):
-                await bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app))
+                await bulk.save(RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app))
         assert (bulk.created, bulk.changed, bulk.unchanged, bulk.deleted) == (300, 0, 0, 0)
 
     run(main(), caplog)
@@ -157,13 +157,13 @@ def test_those_who_wait_for_runs_are_in_nobodys_way_and_may_give_up(make_app: Ca
         store = AsyncScheduleStore(app)
         await store.create("report", "proj.report", 3600)
         run_id = await store.trigger("report")
-        waiting = [asyncio.ensure_future(store.wait(run_id, progress=seen.append)) for _ in range(8)]
+        waiting = [asyncio.ensure_future(store.runs.wait(run_id, progress=seen.append)) for _ in range(8)]
         await asyncio.to_thread(wait_until, lambda: len(seen) >= len(waiting), "each to look once")
         assert await asyncio.wait_for(store.count(), 10) == 1
 
         for each in waiting[1:]:
             each.cancel()
-        assert (await store.wait(run_id, timedelta(milliseconds=1))).state is State.SENT
+        assert (await store.runs.wait(run_id, timedelta(milliseconds=1))).state is State.SENT
         await asyncio.to_thread(_end, app, run_id)
         ended = await asyncio.wait_for(waiting[0], 10)
         await asyncio.wait_for(store.close(), 10)
@@ -308,7 +308,7 @@ def test_calls_of_a_bulk_that_are_awaited_together_lose_no_entry(app: Celery) ->
     async def main() -> tuple[int, int, int]:
         store = AsyncScheduleStore(app)
         async with store.bulk() as bulk:
-            await asyncio.gather(*(bulk.upsert(entry) for entry in entries))
+            await asyncio.gather(*(bulk.save(entry) for entry in entries))
         await store.close()
         return bulk.created, bulk.changed, bulk.unchanged
 
@@ -322,12 +322,12 @@ def test_a_bulk_whose_call_was_cancelled_goes_on_after_it(hanging: tuple[Celery,
     async def main() -> int:
         store = AsyncScheduleStore(app)
         async with store.bulk() as bulk:
-            await bulk.upsert(RedisScheduleEntry("first", "proj.work", 60, app=app))
+            await bulk.save(RedisScheduleEntry("first", "proj.work", 60, app=app))
             proxy.delay(0.1)
             flush = asyncio.ensure_future(bulk.flush())
             await asyncio.wait([flush], timeout=0.05)
             flush.cancel()
-            await bulk.upsert(RedisScheduleEntry("second", "proj.work", 60, app=app))
+            await bulk.save(RedisScheduleEntry("second", "proj.work", 60, app=app))
         await store.close()
         return bulk.created
 

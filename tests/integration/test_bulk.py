@@ -65,7 +65,7 @@ def counts(bulk: Bulk) -> tuple[int, int, int, int]:
 def fill(bulk: Bulk, *entries: RedisScheduleEntry) -> None:
     with bulk:
         for each in entries:
-            bulk.upsert(each)
+            bulk.save(each)
 
 
 def everything(client: redis.Redis, prefix: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def everything(client: redis.Redis, prefix: str) -> dict[str, Any]:
 def test_many_entries_are_created_in_pages(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
         for number in range(MANY):
-            bulk.upsert(entry(f"e{number}", 60.0 + number, args=[number]))
+            bulk.save(entry(f"e{number}", 60.0 + number, args=[number]))
 
     assert counts(bulk) == (MANY, 0, 0, 0)
     assert store.count() == MANY
@@ -106,7 +106,7 @@ def test_an_entry_is_stored_as_its_own_save_would_store_it(
     store.delete("report")
 
     with store.bulk() as bulk:
-        bulk.upsert(entry("report", **fields))
+        bulk.save(entry("report", **fields))
 
     assert counts(bulk) == (1, 0, 0, 0)
     stored_now = everything(client, prefix)
@@ -118,12 +118,12 @@ def test_an_entry_is_stored_as_its_own_save_would_store_it(
 @pytest.mark.parametrize("name", ["a b", "ü:{x}", "\u200d", "\U0001f600", "'\"\\/"])
 def test_names_are_any_text(store: ScheduleStore, entry: Entry, name: str) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(entry(name))
-        bulk.upsert(entry("report"))
+        bulk.save(entry(name))
+        bulk.save(entry("report"))
 
     assert sorted(store.names()) == sorted([name, "report"])
     with store.bulk() as bulk:
-        bulk.upsert(entry(name, args=[1]))
+        bulk.save(entry(name, args=[1]))
         bulk.delete("report")
     assert (counts(bulk), store.get(name).args, list(store.names())) == ((0, 1, 0, 1), [1], [name])
 
@@ -134,7 +134,7 @@ def test_entries_that_are_like_that_already_are_not_written(
     entries = [entry(f"e{number}", args=[number]) for number in range(MANY)]
     with store.bulk() as bulk:
         for each in entries:
-            bulk.upsert(each)
+            bulk.save(each)
     before = everything(client, prefix)
     listener = client.pubsub()
     listener.subscribe(f"{prefix}:changes")
@@ -142,7 +142,7 @@ def test_entries_that_are_like_that_already_are_not_written(
 
     with store.bulk() as bulk:
         for each in entries:
-            bulk.upsert(each)
+            bulk.save(each)
 
     assert counts(bulk) == (0, 0, MANY, 0)
     assert everything(client, prefix) == before
@@ -153,11 +153,11 @@ def test_entries_that_are_like_that_already_are_not_written(
 def test_what_has_changed_is_written_and_the_rest_is_not(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
         for number in range(10):
-            bulk.upsert(entry(f"e{number}"))
+            bulk.save(entry(f"e{number}"))
 
     with store.bulk() as bulk:
         for number in range(5, 15):
-            bulk.upsert(entry(f"e{number}", args=[1] if number % 2 else []))
+            bulk.save(entry(f"e{number}", args=[1] if number % 2 else []))
 
     assert counts(bulk) == (5, 3, 2, 0)
     assert [store.get(f"e{number}").args for number in (5, 6, 13, 14)] == [[1], [], [1], []]
@@ -172,8 +172,8 @@ def test_a_fire_time_moves_only_when_the_schedule_changed_and_counters_stay(
     before = store.get("args")
 
     with store.bulk() as bulk:
-        bulk.upsert(entry("args", args=[1]))
-        bulk.upsert(entry("schedule", 3600.0))
+        bulk.save(entry("args", args=[1]))
+        bulk.save(entry("schedule", 3600.0))
 
     kept, moved = store.get("args"), store.get("schedule")
     assert (kept.due_at, kept.total_run_count, kept.last_run_at) == (before.due_at, 1, before.last_run_at)
@@ -188,7 +188,7 @@ def test_fields_that_another_program_wrote_stay(
     client.hset(saved.key, "definition", json.dumps(definition))
 
     with store.bulk() as bulk:
-        bulk.upsert(entry("report", args=[1]))
+        bulk.save(entry("report", args=[1]))
 
     assert json.loads(client.hget(saved.key, "definition")) == {**definition, "args": [1]}
 
@@ -202,7 +202,7 @@ def test_a_broken_entry_is_repaired(
     assert "odd" in store.broken()
 
     with store.bulk() as bulk:
-        bulk.upsert(entry("odd"))
+        bulk.save(entry("odd"))
 
     assert (counts(bulk), store.broken(), store.get("odd").task) == ((0, 1, 0, 0), {}, "proj.work")
 
@@ -214,7 +214,7 @@ def test_an_entry_that_is_listed_as_broken_is_written_though_it_is_the_same(
     Context.of(app).redis.broken.report("report", "the moon is down")
 
     with store.bulk() as bulk:
-        bulk.upsert(entry("report"))
+        bulk.save(entry("report"))
 
     assert (counts(bulk), store.broken()) == ((0, 1, 0, 0), {})
 
@@ -268,7 +268,7 @@ def test_entries_that_are_nearly_alike_are_each_stored_as_they_are(
     for _ in range(2):  # when they are new, and once more
         with store.bulk() as bulk:
             for each in entries:
-                bulk.upsert(each)
+                bulk.save(each)
         for each in entries:
             text = Context.of(app).redis.load(each.name).definition
             assert text == definition_of(each).to_text(Context.of(app).codec)
@@ -296,9 +296,9 @@ def test_an_entry_that_resembles_one_that_was_checked_is_checked_too(
     store: ScheduleStore, entry: Entry, good: dict[str, Any], bad: dict[str, Any], path: str | None
 ) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(entry("good", **good))
+        bulk.save(entry("good", **good))
         with pytest.raises(InvalidEntry, match=f"^{path}") if path else nullcontext():
-            bulk.upsert(entry("bad", **bad))
+            bulk.save(entry("bad", **bad))
 
 
 def test_an_object_may_be_used_for_one_entry_after_the_other(store: ScheduleStore, entry: Entry) -> None:
@@ -308,8 +308,8 @@ def test_an_object_may_be_used_for_one_entry_after_the_other(store: ScheduleStor
     with store.bulk() as bulk:
         for number in (0, 1, 2, 0):
             each.name, each.args[0], headers["number"] = f"e{number}", number, number
-            bulk.upsert(each)
-            bulk.upsert(entry(f"{number} like the first", options={"headers": {"number": 0}}))
+            bulk.save(each)
+            bulk.save(entry(f"{number} like the first", options={"headers": {"number": 0}}))
 
     for number in range(3):
         stored_entry = store.get(f"e{number}")
@@ -327,7 +327,7 @@ def test_beat_is_notified_once_for_a_page(store: ScheduleStore, entry: Entry, cl
 
     with store.bulk() as bulk:
         for number in range(SAVE_PAGE + 1):
-            bulk.upsert(entry(f"e{number}"))
+            bulk.save(entry(f"e{number}"))
     with store.bulk() as bulk:
         for number in range(SAVE_PAGE):
             bulk.delete(f"e{number}")
@@ -340,7 +340,7 @@ def test_beat_is_notified_once_for_a_page(store: ScheduleStore, entry: Entry, cl
 def test_long_definitions_make_short_pages(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
         for number in range(3):
-            bulk.upsert(entry(f"e{number}", args=["x" * 300_000]))
+            bulk.save(entry(f"e{number}", args=["x" * 300_000]))
         assert store.count() == bulk.created == 2
 
     assert store.count() == 3
@@ -348,7 +348,7 @@ def test_long_definitions_make_short_pages(store: ScheduleStore, entry: Entry) -
 
 def test_waiting_changes_can_be_sent_at_once(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(entry("report"))
+        bulk.save(entry("report"))
         assert (store.count(), bulk.created) == (0, 0)
         bulk.flush()
         assert (store.count(), bulk.created) == (1, 1)
@@ -357,7 +357,7 @@ def test_waiting_changes_can_be_sent_at_once(store: ScheduleStore, entry: Entry)
 def test_a_block_that_ends_by_an_error_does_not_send_its_last_page(store: ScheduleStore, entry: Entry) -> None:
     with suppress(ZeroDivisionError), store.bulk() as bulk:
         for number in range(SAVE_PAGE + 5):
-            bulk.upsert(entry(f"e{number}"))
+            bulk.save(entry(f"e{number}"))
         raise ZeroDivisionError
 
     assert store.count() == SAVE_PAGE
@@ -368,7 +368,7 @@ def test_a_bulk_takes_no_changes_outside_of_its_block(store: ScheduleStore, entr
         pass
     for late in (bulk, store.bulk()):
         with pytest.raises(RuntimeError, match=r"with store\.bulk\(\) as bulk"):
-            late.upsert(entry("report"))
+            late.save(entry("report"))
         with pytest.raises(RuntimeError):
             late.delete("report")
 
@@ -385,12 +385,12 @@ def test_a_block_without_changes_writes_nothing(store: ScheduleStore, client: re
 
 def test_the_changes_of_one_entry_are_written_in_their_order(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(entry("a", args=[1]))
-        bulk.upsert(entry("a", args=[2]))
-        bulk.upsert(entry("b"))
+        bulk.save(entry("a", args=[1]))
+        bulk.save(entry("a", args=[2]))
+        bulk.save(entry("b"))
         bulk.delete("b")
         bulk.delete("c")
-        bulk.upsert(entry("c"))
+        bulk.save(entry("c"))
 
     assert (store.get("a").args, sorted(store.names()), counts(bulk)) == ([2], ["a", "c"], (3, 1, 0, 1))
 
@@ -428,10 +428,10 @@ def test_bad_input_is_refused_at_once_and_the_others_are_stored(
     store: ScheduleStore, entry: Entry, fields: dict[str, Any], path: str
 ) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(entry("before"))
+        bulk.save(entry("before"))
         with pytest.raises(InvalidEntry, match=f"^{path}"):
-            bulk.upsert(entry(**{"name": "bad", **fields}))
-        bulk.upsert(entry("after"))
+            bulk.save(entry(**{"name": "bad", **fields}))
+        bulk.save(entry("after"))
 
     assert (sorted(store.names()), counts(bulk)) == (["after", "before"], (2, 0, 0, 0))
 
@@ -450,7 +450,7 @@ def test_an_entry_that_has_finished_may_be_upserted_again(
     client.zadd(f"{prefix}:schedule", {over.key: -1})
 
     with store.bulk() as bulk:
-        bulk.upsert(over)
+        bulk.save(over)
 
     assert counts(bulk) == (0, 0, 1, 0)
 
@@ -525,8 +525,8 @@ def test_an_entry_that_was_changed_between_read_and_write_is_read_and_edited_aga
     meta = json.dumps({"last_run_at": None, "total_run_count": 7})
 
     with store.bulk() as bulk:
-        bulk.upsert(gong)
-        bulk.upsert(RedisScheduleEntry("other", "proj.work", 60, app=gong_app))
+        bulk.save(gong)
+        bulk.save(RedisScheduleEntry("other", "proj.work", 60, app=gong_app))
         Gong.meanwhile.append(lambda: client.hset(saved.key, "meta", meta))
 
     entry = store.get("report")
@@ -554,8 +554,8 @@ def test_a_custom_schedule_that_raises_is_refused_at_once(gong_app: Celery) -> N
 
     with store.bulk() as bulk:
         with pytest.raises(InvalidEntry, match=r"^\$\.schedule: ZeroDivisionError: "):
-            bulk.upsert(RedisScheduleEntry("bad", "proj.work", Moody(), app=gong_app))
-        bulk.upsert(RedisScheduleEntry("good", "proj.work", Gong(), app=gong_app))
+            bulk.save(RedisScheduleEntry("bad", "proj.work", Moody(), app=gong_app))
+        bulk.save(RedisScheduleEntry("good", "proj.work", Gong(), app=gong_app))
 
     assert list(store.names()) == ["good"]
 
@@ -567,7 +567,7 @@ def test_bulks_at_the_same_time_create_each_entry_once(app: Celery) -> None:
         barrier.wait(10)
         with ScheduleStore(app).bulk() as bulk:
             for each in range(MANY):
-                bulk.upsert(RedisScheduleEntry(f"e{each}", "proj.work", 60.0, args=[number], app=app))
+                bulk.save(RedisScheduleEntry(f"e{each}", "proj.work", 60.0, args=[number], app=app))
         return bulk
 
     with ThreadPoolExecutor(4) as pool:
@@ -591,7 +591,7 @@ def test_runs_that_beat_sends_meanwhile_are_all_counted(
             edits += 1
             with ScheduleStore(app).bulk() as bulk:
                 for name in each:
-                    bulk.upsert(RedisScheduleEntry(name, "proj.work", 0.05, coalesce="all", args=[edits], app=app))
+                    bulk.save(RedisScheduleEntry(name, "proj.work", 0.05, coalesce="all", args=[edits], app=app))
         return edits
 
     sent: list[Sent] = []
@@ -626,7 +626,7 @@ def test_a_page_whose_reply_was_lost_is_sent_again_and_does_no_harm(
 
         with store.bulk() as bulk:
             for name in ("report", "new"):
-                bulk.upsert(RedisScheduleEntry(name, "proj.lost", 60.0, app=app))
+                bulk.save(RedisScheduleEntry(name, "proj.lost", 60.0, app=app))
 
         assert lost.is_set()
         assert sum(counts(bulk)) == 2
@@ -643,7 +643,7 @@ def test_without_redis_changes_go_on_waiting_and_are_sent_later(
         app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{proxy.port}/0"
         store = ScheduleStore(app)
         with store.bulk() as bulk:
-            bulk.upsert(RedisScheduleEntry("report", "proj.work", 60.0, app=app))
+            bulk.save(RedisScheduleEntry("report", "proj.work", 60.0, app=app))
             proxy.refuse()
             with pytest.raises(StoreUnavailable):
                 bulk.flush()

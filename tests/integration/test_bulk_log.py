@@ -28,13 +28,13 @@ def told(line: LogLine) -> tuple[object, ...]:
 def test_a_bulk_says_what_it_changes_switches_and_deletes(app: Celery, store: ScheduleStore) -> None:
     with store.bulk() as bulk:
         for number in range(4):
-            bulk.upsert(entry(app, number))
+            bulk.save(entry(app, number))
     with store.bulk(note="release 12", by="ci") as bulk:
-        bulk.upsert(entry(app, 0, every=120.0))
-        bulk.upsert(entry(app, 1, enabled=False))
+        bulk.save(entry(app, 0, every=120.0))
+        bulk.save(entry(app, 1, enabled=False))
         bulk.delete("e2")
-        bulk.upsert(entry(app, 3))
-        bulk.upsert(entry(app, 4))
+        bulk.save(entry(app, 3))
+        bulk.save(entry(app, 4))
 
     assert (bulk.created, bulk.changed, bulk.unchanged, bulk.deleted) == (1, 2, 1, 1)
     assert [told(line) for line in store.log("e0")] == [("changed", "ci", "release 12", ["schedule"])]
@@ -49,7 +49,7 @@ def test_a_bulk_says_what_it_changes_switches_and_deletes(app: Celery, store: Sc
 def test_a_new_entry_that_must_be_read_first_gets_no_line_either(app: Celery, store: ScheduleStore) -> None:
     expiring = entry(app, 0, end_at=datetime(2099, 1, 1, tzinfo=timezone.utc))
     with store.bulk() as bulk:
-        bulk.upsert(expiring)
+        bulk.save(expiring)
 
     assert (bulk.created, store.log("e0")) == (1, [])
 
@@ -60,7 +60,7 @@ def test_disable_all_is_in_the_log_of_each_entry_and_costs_no_round_trip_of_its_
     app.conf.result_expires = None
     with store.bulk() as bulk:
         for number in range(200):
-            bulk.upsert(entry(app, number))
+            bulk.save(entry(app, number))
 
     def scripts() -> int:
         return int(client.info("commandstats")["cmdstat_evalsha"]["calls"])  # type: ignore[index]

@@ -88,7 +88,7 @@ def test_many_entries_are_created_rewritten_and_deleted_in_bulk(app: Celery) -> 
     for _ in range(2):
         with store.bulk() as bulk:
             for entry in entries:
-                bulk.upsert(entry)
+                bulk.save(entry)
 
     assert (store.count(), bulk.unchanged) == (300, 300)
     with store.bulk() as bulk:

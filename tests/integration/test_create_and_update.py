@@ -472,11 +472,11 @@ def test_labels_and_the_author_are_kept(run: Callable[..., Result], store: Sched
 def test_who_upserts_and_who_reports_an_execution_is_kept(app: Celery, store: ScheduleStore) -> None:
     entry = RedisScheduleEntry("report", "proj.work", 60, app=app)
 
-    store.upsert(entry, by="anna", note="new")
-    store.executed("report")
-    asyncio.run(AsyncScheduleStore(app).executed("report", by="bert", note="ran by hand"))
+    store.save(entry, by="anna", note="new")
+    store.record_execution("report")
+    asyncio.run(AsyncScheduleStore(app).record_execution("report", by="bert", note="ran by hand"))
     entry.args = [1]
-    asyncio.run(AsyncScheduleStore(app).upsert(entry, by="carl", note="one page"))
+    asyncio.run(AsyncScheduleStore(app).save(entry, by="carl", note="one page"))
 
     said = [(line.what, line.details.get("by"), line.details.get("note")) for line in store.log("report")]
     assert said == [("changed", "carl", "one page"), ("changed", "bert", "ran by hand"), ("created", "anna", "new")]

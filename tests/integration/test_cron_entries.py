@@ -58,7 +58,7 @@ def test_h_is_stored_as_it_is_written_and_planned_by_the_name(app: Celery, clien
 def test_a_bulk_plans_each_entry_by_its_own_name(app: Celery) -> None:
     with ScheduleStore(app).bulk() as bulk:
         for number in range(20):
-            bulk.upsert(RedisScheduleEntry(f"entry {number}", "proj.work", cron("H H * * *"), app=app))
+            bulk.save(RedisScheduleEntry(f"entry {number}", "proj.work", cron("H H * * *"), app=app))
 
     planned = {f"entry {number}": stored(app, f"entry {number}").due_at for number in range(20)}
     expected = {name: cron("H H * * *").for_entry(name).resolved_text for name in planned}

@@ -97,7 +97,7 @@ def test_a_run_of_which_nothing_is_published_is_declined_and_blocks_nothing(
     entry = stored(app, "report")
     assert (entry.total_run_count, entry.state) == (0, "enabled")
     assert {reason: skipped.count for reason, skipped in entry.skipped.items()} == {"declined": 1}
-    assert store.runs("report") == []
+    assert store.runs.active("report") == []
     assert [line.details["reason"] for line in store.log("report") if line.what == "skipped"] == ["declined"]
 
     switch.how = staticmethod(lambda send, *args, **options: send(*args, **options))  # type: ignore[assignment]
@@ -105,7 +105,7 @@ def test_a_run_of_which_nothing_is_published_is_declined_and_blocks_nothing(
     scheduler.tick()
 
     [sent] = take(app)
-    [run] = store.runs("report")
+    [run] = store.runs.active("report")
     assert (run.id, run.state) == (sent.id, "SENT")
 
 
@@ -188,7 +188,7 @@ def test_of_runs_that_catch_up_those_that_are_declined_do_not_count(
     assert len(ids) == (max_runs or 6)
     assert entry.total_run_count == len(sent) == (len(ids) + 1) // 2
     assert entry.skipped["declined"].count == len(ids) // 2
-    assert {run.id for run in store.runs("report")} == {each.id for each in sent}
+    assert {run.id for run in store.runs.active("report")} == {each.id for each in sent}
     assert entry.state == "enabled"  # one of its runs is left
 
 
@@ -206,13 +206,13 @@ def test_a_run_has_the_id_that_its_task_gives_the_message(
 
     [sent] = take(app)
     assert sent.id.startswith("own-")
-    assert [run.id for run in ScheduleStore(app).runs("report")] == [sent.id]
+    assert [run.id for run in ScheduleStore(app).runs.active("report")] == [sent.id]
     assert "gives the message an id of its own" in caplog.text
 
     run_id = ScheduleStore(app).trigger("report", overlap="allow")
     [triggered] = take(app)
     assert triggered.id == run_id
-    assert [run.id for run in ScheduleStore(app).runs("report")] == [sent.id]
+    assert [run.id for run in ScheduleStore(app).runs.active("report")] == [sent.id]
 
 
 def test_of_several_messages_for_one_run_only_the_first_is_the_run(
@@ -229,7 +229,7 @@ def test_of_several_messages_for_one_run_only_the_first_is_the_run(
     scheduler.tick()
 
     first, second = take(app)
-    assert [run.id for run in ScheduleStore(app).runs("report")] == [first.id]
+    assert [run.id for run in ScheduleStore(app).runs.active("report")] == [first.id]
     assert ("redisbeater_attempt" in first.headers, "redisbeater_attempt" in second.headers) == (True, False)
     assert stored(app, "report").total_run_count == 1
     assert "published several messages for one run" in caplog.text
@@ -244,7 +244,7 @@ def test_a_trigger_that_its_task_declines_fails(app: Celery, switch: type[Switch
         store.trigger("report")
 
     assert take(app) == []
-    assert store.runs("report") == []
+    assert store.runs.active("report") == []
 
 
 def test_a_task_that_beat_executes_itself_was_sent(make_app: MakeApp, make_scheduler: MakeScheduler) -> None:

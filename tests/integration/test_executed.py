@@ -466,7 +466,7 @@ def test_a_report_for_an_entry_that_is_not_stored_is_an_error(app: Celery) -> No
     with pytest.raises(EntryNotFound, match="no entry named 'nobody'"):
         RedisScheduleEntry("nobody", app=app).record_execution()
     with pytest.raises(EntryNotFound, match="no entry named 'nobody'"):
-        ScheduleStore(app).executed("nobody", ago(seconds=1))
+        ScheduleStore(app).record_execution("nobody", ago(seconds=1))
     assert list(ScheduleStore(app).names()) == []
 
 

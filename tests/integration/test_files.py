@@ -153,7 +153,7 @@ def test_a_grace_without_an_end_is_planned(
 def test_an_override_stays_until_the_files_own_field_changes(store: ScheduleStore) -> None:
     def apply(**fields: Any) -> None:
         text = json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": {"task": "t", "every": 60, **fields}}})
-        store.apply(store.plan(Export.from_text(text)))
+        store.files.apply(store.files.plan(Export.from_text(text)))
 
     apply(args=[1], description="old")
     store.update("a", args=[7], description="operator")
@@ -200,7 +200,7 @@ def test_an_export_leaves_out_static_entries_unless_it_is_a_backup(
         "without 7 static entries of shop: static 0, static 1, static 2, static 3, static 4, ...; "
         "the code declares them, and --state exports them, too\n"
     )
-    assert store.export().statics == {f"static {number}": "shop" for number in range(7)}
+    assert store.files.export().statics == {f"static {number}": "shop" for number in range(7)}
     assert (len(json.loads(backup.stdout)["entries"]), backup.stderr) == (8, "")
     again = run("apply", "-", "--state", "--dry-run", input=backup.stdout)
     assert words(again)[0] == "-: 8 as they are"
@@ -264,7 +264,7 @@ def test_an_entry_of_a_file_is_no_static_one(
     shop: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
     text = json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": {"task": "t", "every": 60}}})
-    store.apply(store.plan(Export.from_text(text)))
+    store.files.apply(store.files.plan(Export.from_text(text)))
     shop.conf.beat_schedule = {"a": {"task": "code", "schedule": 60.0}}
 
     make_scheduler(shop).tick()
@@ -282,7 +282,7 @@ def test_only_entries_of_the_owner_are_deleted(store: ScheduleStore) -> None:
     def apply(owner: str, *names: str, **terms: Any) -> None:
         entries = {name: {"task": "t", "every": 60} for name in names}
         text = json.dumps({"redisbeater": 1, "owner": owner, "entries": entries})
-        store.apply(store.plan(Export.from_text(text), **terms))
+        store.files.apply(store.files.plan(Export.from_text(text), **terms))
 
     apply("shop", "a", "b")
     apply("depot", "c")
@@ -308,12 +308,12 @@ def test_what_was_changed_since_the_plan_is_left_out(
             }
         )
     )
-    changes = store.plan(export)
+    changes = store.files.plan(export)
     store.update("a", args=[1])
     store.delete("c")
     store.create("c", "mine", 60)
 
-    done = store.apply(changes)
+    done = store.files.apply(changes)
 
     assert (done.changed, done.deleted) == (["b"], [])
     assert sorted(done.conflicts) == ["a", "c"]
@@ -331,13 +331,13 @@ def test_what_was_done_is_known_after_an_interrupt_and_applying_again_does_the_r
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.apply(store.plan(export), done, progress)
+        store.files.apply(store.files.plan(export), done, progress)
 
     assert len(done.created) == store.count() == 250
     assert store.log()[0].details["created"] == 250
-    rest = store.plan(export)
+    rest = store.files.plan(export)
     assert len(rest.of_kind("create")) == 50
-    store.apply(rest)
+    store.files.apply(rest)
     assert store.count() == 300
 
 
@@ -666,11 +666,11 @@ def test_every_kind_of_schedule_comes_back_from_a_file(
         store.create(name, "t", schedule, jitter=5, end_at=datetime(2040, 1, 1, tzinfo=UTC), options={"queue": "q"})
     before = {name: client.hget(f"{prefix}{name}", "definition") for name in schedules}
 
-    export = store.export()
+    export = store.files.export()
     text = export.to_text()
     for name in schedules:
         store.delete(name)
-    store.apply(store.plan(Export.from_text(text), "shop"))
+    store.files.apply(store.files.plan(Export.from_text(text), "shop"))
 
     assert {name: client.hget(f"{prefix}{name}", "definition") for name in schedules} == before
     assert export.entries["crontab"].fields["cron"] == "*/5 9-17 * * mon-fri"
@@ -696,9 +696,9 @@ def test_what_another_program_stored_is_exported_in_words_which_change_nothing(
     client.zadd(f"{prefix}:schedule", {f"{prefix}raw": datetime.now(UTC).timestamp() + 1000})
     due_at = store.get("raw").due_at
 
-    export = store.export()
-    planned = store.plan(Export.from_text(export.to_text()), "shop", adopt=True)
-    store.apply(planned)
+    export = store.files.export()
+    planned = store.files.plan(Export.from_text(export.to_text()), "shop", adopt=True)
+    store.files.apply(planned)
     store.update("raw", args=[1])
 
     fields = {
@@ -732,10 +732,10 @@ def test_times_come_back_from_a_file_as_they_were(
     store.create("b", "t", clocked(moment))
     before = {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"}
 
-    export = store.export()
+    export = store.files.export()
     for name in "ab":
         store.delete(name)
-    store.apply(store.plan(Export.from_text(export.to_text(as_yaml=True)), "shop"))
+    store.files.apply(store.files.plan(Export.from_text(export.to_text(as_yaml=True)), "shop"))
 
     fields = export.entries["a"].fields
     assert (fields["end_at"], fields["options"]["expires"], export.entries["b"].fields["at"]) == (text, text, text)
@@ -751,7 +751,7 @@ def test_the_stored_form_of_a_time_is_read_as_well(store: ScheduleStore) -> None
         "options": {"expires": encode_datetime(moment)},
     }
 
-    store.apply(store.plan(Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": entry}}))))
+    store.files.apply(store.files.plan(Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": entry}}))))
 
     assert (store.get("a").end_at, store.get("a").options["expires"]) == (moment, moment)
 

@@ -53,4 +53,4 @@ def test_a_wait_for_the_end_of_a_run_ends(make_app: MakeApp) -> None:
     store = ScheduleStore(make_app(redisbeater_track_runs=True))
     store.create("report", "proj.note", 60)
 
-    assert not store.wait(store.trigger("report"), timeout=0.2).is_final
+    assert not store.runs.wait(store.trigger("report"), timeout=0.2).is_final

@@ -519,16 +519,16 @@ def test_a_paused_schedule_sends_nothing_until_it_is_resumed(
 def test_a_pause_is_seen_everywhere(scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str) -> None:
     scheduler.tick()
     store = ScheduleStore(app)
-    assert store.is_paused is None
+    assert store.paused() is None
     begun = store.pause("moving", "anna@ops1", until=timedelta(hours=2))
     client.hset(f"{prefix}odd", "definition", "{}")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": ago(client, 300)})
 
-    assert store.is_paused is not None
-    assert (store.is_paused.by, store.is_paused.note, store.is_paused.since) == ("anna@ops1", "moving", begun.since)
-    assert store.is_paused.until is not None
+    assert store.paused() is not None
+    assert (store.paused().by, store.paused().note, store.paused().since) == ("anna@ops1", "moving", begun.since)
+    assert store.paused().until is not None
     assert begun.until is not None
-    assert abs(store.is_paused.until - begun.until) < timedelta(seconds=5)
+    assert abs(store.paused().until - begun.until) < timedelta(seconds=5)
     assert store.health().sentence.endswith(", paused by anna@ops1")
     assert "the schedule is paused" in run(app, "list").stdout.splitlines()[0]
     status = next(line for line in run(app, "status").stdout.splitlines() if line.startswith("paused"))
@@ -544,7 +544,7 @@ def test_a_pause_ends_by_itself(scheduler: RedisScheduler, app: Celery) -> None:
     wait_until(lambda: sent.extend(names(run_due(scheduler))) or sent, "the end of the pause")
 
     assert sent == ["report"]
-    assert ScheduleStore(app).is_paused is None
+    assert ScheduleStore(app).paused() is None
 
 
 def test_a_pause_waits_for_claims_that_are_out_and_says_how_many_are_left(make_app: MakeApp) -> None:
@@ -592,7 +592,7 @@ def test_an_end_that_has_passed_or_is_none_is_refused(app: Celery, until: str) -
     assert result.exit_code == 2
     assert "until" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert ScheduleStore(app).is_paused is None
+    assert ScheduleStore(app).paused() is None
 
 
 @pytest.mark.parametrize("text", ["not json", ""])
@@ -603,7 +603,7 @@ def test_a_pause_that_another_program_wrote_holds_too(
     save_due(app, "report")
 
     assert run_due(scheduler) == []
-    paused = ScheduleStore(app).is_paused
+    paused = ScheduleStore(app).paused()
     assert paused is not None
     assert (paused.note, paused.since) == (text, None)
     assert ScheduleStore(app).status().pause == paused

@@ -209,7 +209,7 @@ def test_the_line_that_undoes_an_import_deletes_what_was_imported_and_nothing_el
     RedisScheduleEntry("--all", "proj.mine", 5, app=app).save()
 
     undo = run("--key-prefix", f"{prefix}2:", "import", "redbeat").stdout.partition("to undo: celery -A proj ")[2]
-    there = ScheduleStore(app, prefix=f"{prefix}2:")
+    there = ScheduleStore(app, key_prefix=f"{prefix}2:")
     imported = list(there.names())
     run(*shlex.split(undo)[1:])
     left = [list(there.names()), list(ScheduleStore(app).names())]

@@ -111,7 +111,7 @@ def test_nothing_found_is_exit_code_0(run: Callable[..., Result], vienna: Celery
 def test_a_herd_is_more_than_a_hundred_in_one_second(run: Callable[..., Result], vienna: Celery) -> None:
     with ScheduleStore(vienna).bulk() as bulk:
         for number in range(101):
-            bulk.upsert(RedisScheduleEntry(f"report-{number}", "t", crontab(minute=0, hour=5), app=vienna))
+            bulk.save(RedisScheduleEntry(f"report-{number}", "t", crontab(minute=0, hour=5), app=vienna))
 
     result = run()
 
@@ -189,7 +189,7 @@ def test_arguments_that_a_task_does_not_take_are_found(
         RedisScheduleEntry(name, "shop.send", 60, args=args, app=vienna).save()
     RedisScheduleEntry("unknown", "shop.gone", 60, args=[1, 2, 3], app=vienna).save()
     path = tmp_path / "schedule.yaml"
-    path.write_text(ScheduleStore(vienna).export().to_text())
+    path.write_text(ScheduleStore(vienna).files.export().to_text())
 
     assert run("--ignore", "unknown-task").stdout == (
         "warning  wrong-arguments  bad    send() missing 1 required positional argument: 'to'\n"
@@ -316,7 +316,7 @@ def test_what_sentry_cannot_monitor_is_found_if_asked(
     store.create("hourly", "t", 3600)
     store.create("last friday", "t", cron("0 9 * * friL"))
     file = tmp_path / "schedule.json"
-    file.write_text(store.export().to_text())
+    file.write_text(store.files.export().to_text())
 
     expected = [
         ("no-sentry", "warning", "last friday"),

@@ -26,7 +26,7 @@ from redisbeater.model.passed_values import MOST_LISTED
 def fill(store: ScheduleStore, app: Celery, names: Iterable[str]) -> None:
     with store.bulk() as bulk:
         for name in names:
-            bulk.upsert(RedisScheduleEntry(name, "proj.work", 60.0, app=app))
+            bulk.save(RedisScheduleEntry(name, "proj.work", 60.0, app=app))
 
 
 def walk(store: ScheduleStore, **arguments: Any) -> list[EntryPage]:

@@ -67,7 +67,7 @@ def test_what_a_bulk_creates_without_a_note_is_no_line(
     store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
 ) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("report", "proj.report", 60, app=app))
+        bulk.save(RedisScheduleEntry("report", "proj.report", 60, app=app))
 
     assert client.keys(f"{prefix}:log*") == []
 

@@ -123,7 +123,7 @@ def test_the_line_of_an_edit_has_the_next_run_in_the_zone_of_the_schedule_and_no
         beats_edits = Edits(context)
         beats_edits.record(["report"])
         beats_edits.step()
-        [planned] = changes_as_dict(store.plan(store.export(), owner="ops", adopt=True), context)["entries"]
+        [planned] = changes_as_dict(store.files.plan(store.files.export(), owner="ops", adopt=True), context)["entries"]
 
     assert "entry 'report' changed: args; next run 2026-05-03T07:00:00+00:00" in caplog.messages
     assert "entry 'report' created or changed, next run 2026-05-03T07:00:00+00:00" in caplog.messages
@@ -158,7 +158,7 @@ def test_a_bulk_is_logged_as_a_whole(app: Celery, caplog: pytest.LogCaptureFixtu
 
     with ScheduleStore(app).bulk() as bulk:
         for number in range(5):
-            bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app))
         bulk.delete("old")
 
     assert caplog.messages == ["bulk: 5 entries created, 0 changed, 1 deleted, 0 unchanged"]
@@ -188,7 +188,7 @@ def test_many_edits_are_few_lines(
         client.publish(f"{prefix}:changes", f"e{number:02}")
     with ScheduleStore(app).bulk() as bulk:
         for number in range(2):
-            bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", 3600, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number}", "proj.work", 3600, app=app))
 
     lines = beats_lines(caplog, served, 5)
 

@@ -73,12 +73,12 @@ def test_a_restored_backup_is_not_logged_as_entries_that_are_gone(
     scheduler, store = make_scheduler(static_app), ScheduleStore(static_app)
     run_due(scheduler)
     store.create("report", "proj.work", 3600)
-    backup = store.export(state=True)
+    backup = store.files.export(state=True)
     client.flushdb()
     for _ in range(3):
         scheduler.tick()
     caplog.clear()
-    store.apply(store.plan(backup, state=True))
+    store.files.apply(store.files.plan(backup, state=True))
 
     scheduler.tick()
 

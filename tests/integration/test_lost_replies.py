@@ -114,8 +114,8 @@ EDIT_CALLS: list[Any] = [
     pytest.param(lambda store, entry: store.update("report", args=[2]), id="update"),
     pytest.param(lambda store, entry: store.enable("report"), id="enable"),
     pytest.param(lambda store, entry: store.disable("report"), id="disable"),
-    pytest.param(lambda store, entry: store.executed("report"), id="executed"),
-    pytest.param(lambda store, entry: store.upsert(entry), id="upsert"),
+    pytest.param(lambda store, entry: store.record_execution("report"), id="executed"),
+    pytest.param(lambda store, entry: store.save(entry), id="upsert"),
     pytest.param(lambda store, entry: entry.reschedule(), id="reschedule"),
 ]
 
@@ -142,9 +142,9 @@ def test_a_bulk_counts_pages_whose_replies_are_lost_as_they_were_written(
         store.create(name, "proj.work", 60.0)
 
     with store.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("created", "proj.work", 60.0, app=proxied))
-        bulk.upsert(RedisScheduleEntry("changed", "proj.work", 60.0, args=[1], app=proxied))
-        bulk.upsert(RedisScheduleEntry("unchanged", "proj.work", 60.0, app=proxied))
+        bulk.save(RedisScheduleEntry("created", "proj.work", 60.0, app=proxied))
+        bulk.save(RedisScheduleEntry("changed", "proj.work", 60.0, args=[1], app=proxied))
+        bulk.save(RedisScheduleEntry("unchanged", "proj.work", 60.0, app=proxied))
         with lost_reply(proxy):
             bulk.flush()
         bulk.delete("deleted")

@@ -90,11 +90,11 @@ def test_a_triggered_run_is_recorded_with_who_wanted_it(store: ScheduleStore, ap
     task_id = store.trigger("report", by="anna@ops1", note="for the board")
 
     (message,) = take(app)
-    found = store.run(task_id)
+    found = store.runs.get(task_id)
     assert (message.id, message.headers["redisbeater_attempt"]) == (task_id, 1)
     assert (found.state, found.kind, found.by, found.note) == (State.SENT, "trigger", "anna@ops1", "for the board")
-    assert [each.id for each in store.runs("report")] == [task_id]
-    assert store.run_counts("report").sent == 1
+    assert [each.id for each in store.runs.active("report")] == [task_id]
+    assert store.runs.counts("report").sent == 1
     assert store.get("report").total_run_count == 0
 
 
@@ -131,7 +131,7 @@ def test_buffer_one_waits_for_the_end_and_beat_sends_it(
     store.create("report", "t", 3600, overlap="buffer_one")
     first, second = store.trigger("report"), store.trigger("report")
     assert [message.id for message in take(app)] == [first]
-    assert store.run(second).state is State.BUFFERED
+    assert store.runs.get(second).state is State.BUFFERED
     with pytest.raises(RunActive, match="one is buffered already"):
         store.trigger("report")
 
@@ -139,7 +139,7 @@ def test_buffer_one_waits_for_the_end_and_beat_sends_it(
     sent = run_due(scheduler)
 
     assert [message.id for message in sent] == [second]
-    assert store.run(second).state is State.SENT
+    assert store.runs.get(second).state is State.SENT
     assert [line.details.get("buffered") for line in store.log("report") if line.what == "triggered"] == [True, None]
 
 
@@ -150,8 +150,8 @@ def test_cancel_other_asks_the_other_to_stop(store: ScheduleStore, app: Celery, 
 
     second = store.trigger("report")
 
-    assert store.run(first).is_to_stop
-    assert store.run(second).state is State.BUFFERED
+    assert store.runs.get(first).is_to_stop
+    assert store.runs.get(second).state is State.BUFFERED
 
 
 def test_a_run_that_the_broker_refuses_does_not_stay_active(make_app: Callable[..., Celery]) -> None:
@@ -163,7 +163,7 @@ def test_a_run_that_the_broker_refuses_does_not_stay_active(make_app: Callable[.
         store.trigger("report")
 
     (ended,) = store.history("report", states=["LOST"])
-    assert store.runs("report") == []
+    assert store.runs.active("report") == []
     assert "refused" in ended.note or "refused" in ended.error  # type: ignore[union-attr]
 
 
@@ -205,7 +205,7 @@ def test_waiting_ends_with_the_run(store: ScheduleStore, app: Celery, worker: Wo
             reporter.start()
         seen.append(found.state)
 
-    found = store.wait(task_id, 30, progress)
+    found = store.runs.wait(task_id, 30, progress)
     reporter.join()
 
     assert (found.state, found.error, seen[0]) == (State.FAILURE, "ValueError: no", State.SENT)
@@ -214,7 +214,7 @@ def test_waiting_ends_with_the_run(store: ScheduleStore, app: Celery, worker: Wo
 def test_waiting_ends_with_the_time(store: ScheduleStore) -> None:
     store.create("report", "t", 3600)
 
-    assert store.wait(store.trigger("report"), timedelta(milliseconds=1)).state is State.SENT
+    assert store.runs.wait(store.trigger("report"), timedelta(milliseconds=1)).state is State.SENT
 
 
 @pytest.fixture
@@ -260,9 +260,9 @@ def test_waiting_ends_with_the_time_in_an_outage_too(behind_proxy: tuple[Celery,
     task_id = store.trigger("report")
 
     with pytest.raises(StoreUnavailable):
-        store.wait(task_id, 0.5, progress=lambda _: proxy.refuse())
+        store.runs.wait(task_id, 0.5, progress=lambda _: proxy.refuse())
     with pytest.raises(StoreUnavailable):  # at the first look: the address may be wrong
-        store.wait(task_id)
+        store.runs.wait(task_id)
 
 
 @pytest.mark.parametrize(("state", "code"), [(State.SUCCESS, 0), (State.FAILURE, 1)])
@@ -276,7 +276,7 @@ def test_the_command_waits_and_its_exit_code_is_the_end_of_the_run(
         events = Context.of(app).redis.runs.events()
         events.listen()
         began.set()
-        while not (active := store.runs("report")):
+        while not (active := store.runs.active("report")):
             events.wait(1)
         worker.execute(active[0].id, state, error="ValueError: no" if code else "")
         ended.append(active[0].id)
@@ -312,7 +312,7 @@ def test_a_buffered_run_is_revoked_at_once(store: ScheduleStore, app: Celery, wo
     worker.start(store.trigger("report"))
     second = store.trigger("report")
 
-    found = store.stop(second, by="anna@ops1", note="wrong month")
+    found = store.runs.stop(second, by="anna@ops1", note="wrong month")
 
     assert (found.outcome, found.run.state) == ("REVOKED", State.REVOKED)
     assert found.sentence == "REVOKED: it had not been sent, and never will be (REVOKED)"
@@ -325,7 +325,7 @@ def test_a_run_that_has_ended_cannot_be_stopped(store: ScheduleStore, app: Celer
     task_id = store.trigger("report")
     worker.execute(task_id)
 
-    found, result = store.stop(task_id), run(app, "stop", task_id, "--json")
+    found, result = store.runs.stop(task_id), run(app, "stop", task_id, "--json")
 
     assert (found.outcome, found.run.is_to_stop) == ("CANNOT", False)
     assert "it had ended before (SUCCESS in " in found.sentence
@@ -345,7 +345,7 @@ def test_a_run_that_no_worker_has_started_is_asked_to_stop(
         0, f"{task_id}: ASKED: workers that run now discard it; "
         "one that starts later runs it with stop_requested() true (SENT)\n",
     )  # fmt: skip
-    assert store.run(task_id).is_to_stop
+    assert store.runs.get(task_id).is_to_stop
 
 
 def test_a_worker_that_does_not_answer_is_named(
@@ -357,7 +357,7 @@ def test_a_worker_that_does_not_answer_is_named(
     task_id = store.trigger("report")
     worker.start(task_id)
 
-    found = store.stop(task_id)
+    found = store.runs.stop(task_id)
 
     assert found.outcome == "ASKED"
     assert found.sentence.startswith("ASKED: celery@w1 does not answer; it ends if it asks stop_requested()")
@@ -386,7 +386,7 @@ def test_a_failed_run_is_restarted_with_what_it_had(store: ScheduleStore, app: C
     assert after.id != failed
     assert (after.args, after.kwargs, after.fire_time) == (before.args, before.kwargs, before.fire_time)
     assert datetime.fromisoformat(after.headers["expires"]) > datetime.fromisoformat(before.headers["expires"])
-    found = store.run(after.id)
+    found = store.runs.get(after.id)
     assert (found.kind, found.restart_of, found.note, found.state) == ("restart", failed, "feed is back", State.SENT)
     assert store.log("report")[0].details["as"] == after.id
 
@@ -400,12 +400,12 @@ def test_what_programs_send_knows_the_version_whose_arguments_it_has(
 
     own, other = store.trigger("report"), store.trigger("report", args=[2])
     worker.execute(own, State.FAILURE)
-    again = store.restart(own)
+    again = store.runs.restart(own)
     past = datetime.now(timezone.utc) - HOUR
     made_up = next(iter(store.backfill("report", past, past + timedelta(minutes=1)).sent.values()))
 
-    assert [store.run(each).version for each in (own, other, again, made_up)] == [version, "", version, version]
-    assert {store.run(each).queue for each in (own, other, again, made_up)} == {"slow"}
+    assert [store.runs.get(each).version for each in (own, other, again, made_up)] == [version, "", version, version]
+    assert {store.runs.get(each).queue for each in (own, other, again, made_up)} == {"slow"}
 
 
 def test_only_a_run_that_has_ended_is_restarted(store: ScheduleStore, app: Celery, worker: Worker) -> None:
@@ -413,16 +413,16 @@ def test_only_a_run_that_has_ended_is_restarted(store: ScheduleStore, app: Celer
     task_id = store.trigger("report")
 
     with pytest.raises(RunActive, match=f"run {task_id} of 'report' is SENT: stop it, or wait"):
-        store.restart(task_id)
+        store.runs.restart(task_id)
     worker.execute(task_id, State.FAILURE)
     active = store.trigger("report")
     with pytest.raises(RunActive) as refused:
-        store.restart(task_id)
+        store.runs.restart(task_id)
     assert refused.value.runs == (active,)
     worker.execute(active)
 
     assert len(take(app)) == 2
-    assert store.restart(task_id, overlap="allow") == take(app)[0].id
+    assert store.runs.restart(task_id, overlap="allow") == take(app)[0].id
 
 
 def test_a_run_that_has_succeeded_is_restarted_with_what_its_entry_has_until_that_is_changed(
@@ -432,16 +432,16 @@ def test_a_run_that_has_succeeded_is_restarted_with_what_its_entry_has_until_tha
     ended = store.trigger("report", scheduled_for=datetime(2026, 11, 20, 9, tzinfo=timezone.utc))
     worker.execute(ended)
 
-    again = store.restart(ended)
+    again = store.runs.restart(ended)
 
     before, after = take(app)
     sent = [(each.args, each.kwargs, each.fire_time) for each in (before, after)]
     assert (after.id, sent[1]) == (again, sent[0])
     assert datetime.fromisoformat(after.headers["expires"]) > datetime.now(timezone.utc)
-    assert store.run(again).restart_of == ended
+    assert store.runs.get(again).restart_of == ended
     store.update("report", args=[2])
     with pytest.raises(InvalidEntry, match=r"\$\.run: .* ended with SUCCESS, .*; trigger 'report' instead"):
-        store.restart(ended)
+        store.runs.restart(ended)
 
 
 def test_a_run_of_an_entry_that_has_deleted_itself_is_restarted(
@@ -452,7 +452,7 @@ def test_a_run_of_an_entry_that_has_deleted_itself_is_restarted(
     worker.execute(failed, State.FAILURE)
     client.delete(f"{prefix}report")
 
-    new_id = store.restart(failed)
+    new_id = store.runs.restart(failed)
 
     assert [(message.id, message.args) for message in take(app)] == [(failed, [1]), (new_id, [1])]
     assert 0 < client.ttl(f"{prefix}:log:report") <= 7 * 86_400
@@ -480,7 +480,7 @@ def test_backfill_sends_what_has_not_run(store: ScheduleStore, app: Celery, work
     sent = take(app)
     assert [message.fire_time for message in sent] == [at(9), at(11), at(12)] == list(found.sent)
     assert [message.id for message in sent] == list(found.sent.values())
-    assert {store.run(message.id).kind.value for message in sent} == {"backfill"}
+    assert {store.runs.get(message.id).kind.value for message in sent} == {"backfill"}
     assert store.log("report")[0].details["runs"] == 3
 
 
@@ -489,7 +489,7 @@ def test_backfill_waits_for_each_run_where_none_may_overlap(store: ScheduleStore
     active: list[int] = []
 
     def progress(number: int) -> None:
-        runs = store.runs("report")
+        runs = store.runs.active("report")
         active.append(len(runs))
         threading.Thread(target=worker.execute, args=(runs[0].id,)).start()
 
@@ -506,7 +506,7 @@ def test_a_deadline_counts_from_the_send_of_each_run_of_a_backfill(store: Schedu
 
     first, second = (datetime.fromisoformat(message.headers["expires"]) for message in take(app))
     assert second - first > timedelta(seconds=0.2)
-    assert [store.run(run_id).expires for run_id in found.sent.values()] == [first, second]
+    assert [store.runs.get(run_id).expires for run_id in found.sent.values()] == [first, second]
 
 
 def test_backfill_of_an_interval_keeps_its_phase(store: ScheduleStore) -> None:

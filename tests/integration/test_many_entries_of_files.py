@@ -45,9 +45,9 @@ def test_each_entry_is_read_once_and_written_once(app: Celery, store: ScheduleSt
         stats: Any = client.info("commandstats")
         return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
 
-    store.apply(store.plan(file(500)))
+    store.files.apply(store.files.plan(file(500)))
     before = scripts()
-    done = store.apply(store.plan(file(500, args=[1])))
+    done = store.files.apply(store.files.plan(file(500, args=[1])))
 
     assert len(done.changed) == 500
     # The clock twice, a page of names, two pages to read and two to write, and a line of the log.
@@ -55,23 +55,23 @@ def test_each_entry_is_read_once_and_written_once(app: Celery, store: ScheduleSt
 
 
 def test_what_is_written_has_the_next_runs_that_were_planned(store: ScheduleStore) -> None:
-    changes = store.plan(file(3))
+    changes = store.files.plan(file(3))
     planned = {each.name: each.after and each.after.score.fire_time for each in changes.entries}
 
-    store.apply(changes)
+    store.files.apply(changes)
 
     assert {entry.name: entry.due_at for entry in store.list()} == planned
 
 
 def test_a_plan_whose_next_runs_have_passed_is_planned_again(store: ScheduleStore) -> None:
-    changes = store.plan(file(1, every=0.2))
+    changes = store.files.plan(file(1, every=0.2))
     (change,) = changes.entries
     assert change.after
     passed = change.after.score.fire_time
     assert passed
     wait_until(lambda: now() > passed, "the planned run to be over")
 
-    done = store.apply(changes)
+    done = store.files.apply(changes)
 
     due_at = store.get("e0").due_at
     assert due_at
@@ -79,12 +79,12 @@ def test_a_plan_whose_next_runs_have_passed_is_planned_again(store: ScheduleStor
 
 
 def test_a_run_between_plan_and_apply_is_kept(store: ScheduleStore) -> None:
-    store.apply(store.plan(file(1)))
-    changes = store.plan(file(1, args=[1]))
+    store.files.apply(store.files.plan(file(1)))
+    changes = store.files.plan(file(1, args=[1]))
     store.get("e0").record_execution()
     ran = store.get("e0").last_run_at
 
-    done = store.apply(changes)
+    done = store.files.apply(changes)
 
     entry = store.get("e0")
     assert (done.changed, done.conflicts) == (["e0"], {})
@@ -95,8 +95,8 @@ def test_a_run_between_plan_and_apply_is_kept(store: ScheduleStore) -> None:
 def test_work_on_many_entries_reports_how_far_it_is(store: ScheduleStore) -> None:
     planned, exported, simulated = list[int](), list[int](), list[int]()
 
-    store.apply(store.plan(file(600), progress=planned.append))
-    store.export(progress=exported.append)
+    store.files.apply(store.files.plan(file(600), progress=planned.append))
+    store.files.export(progress=exported.append)
     store.simulate(progress=simulated.append)
 
     assert planned == exported == [250, 500, 600]
@@ -133,7 +133,7 @@ def test_a_command_that_takes_long_shows_how_far_it_is(
     if arguments[0] == "import":
         app.conf.beat_schedule = {f"e{number}": {"task": "shop.work", "schedule": 60} for number in range(300)}
     else:
-        store.apply(store.plan(file(300)))
+        store.files.apply(store.files.plan(file(300)))
 
     monkeypatch.setattr("sys.stderr", terminal)
     redisbeater.main(arguments, obj=SimpleNamespace(app=app), standalone_mode=False)
@@ -143,7 +143,7 @@ def test_a_command_that_takes_long_shows_how_far_it_is(
 
 
 def test_the_runs_of_entries_that_share_them_are_counted_for_each(app: Celery, store: ScheduleStore) -> None:
-    found = forecast(Context.of(app), store.plan(file(400)))
+    found = forecast(Context.of(app), store.files.plan(file(400)))
 
     assert found
     assert (found.more, found.fewer, found.busiest_before) == (400 * (7 * 24 - 1), 0, 0)

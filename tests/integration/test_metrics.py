@@ -386,7 +386,7 @@ def test_entries_that_are_too_many_for_metrics_are_counted(monitor: Callable[...
     monitored = monitor(redisbeater_metrics_entries=["report *"])
     with ScheduleStore(monitored.app).bulk() as bulk:
         for number in range(1_003):
-            bulk.upsert(RedisScheduleEntry(f"report {number:04}", "proj.work", 3600, app=monitored.app))
+            bulk.save(RedisScheduleEntry(f"report {number:04}", "proj.work", 3600, app=monitored.app))
     monitored.scheduler.tick()
 
     found = monitored.scrape()

@@ -249,7 +249,7 @@ def test_only_the_newest_deleted_entries_are_kept_and_none_of_a_bulk(
     monkeypatch.setattr(deletion, "KEEP_DELETED", 30)
     with store.bulk() as bulk:
         for number in range(50):
-            bulk.upsert(RedisScheduleEntry(f"e-{number}", "proj.work", 3600, app=app))
+            bulk.save(RedisScheduleEntry(f"e-{number}", "proj.work", 3600, app=app))
     with store.bulk() as bulk:
         for number in range(10):
             bulk.delete(f"e-{number}")

@@ -48,7 +48,7 @@ def longer(prefix: str) -> str:
 @pytest.fixture
 def theirs(app: Celery, longer: str, client: redis.Redis) -> ScheduleStore:
     """The schedule of that prefix, with an entry."""
-    store = OperatorStore(app, prefix=longer)
+    store = OperatorStore(app, key_prefix=longer)
     store.create("foo", "proj.work", 3600, kwargs={"of": "theirs"})
     return store
 
@@ -100,7 +100,7 @@ def test_entries_below_a_prefix_that_goes_on_without_a_colon_are_not_restored(
 
 def test_a_schedule_takes_over_no_entry_of_a_shorter_prefix(app: Celery, longer: str) -> None:
     OperatorStore(app).create("b:foo", "proj.work", 3600)
-    store = OperatorStore(app, prefix=longer)
+    store = OperatorStore(app, key_prefix=longer)
 
     assert repair_all(app, longer).repaired == 0
     with pytest.raises(EntryNotFound):
@@ -168,15 +168,15 @@ def test_a_late_report_of_a_run_writes_nothing_to_the_entry_that_another_schedul
     store = OperatorStore(app)
     store.create("b:foo", "proj.work", 3600)
     store.trigger("b:foo")
-    [run] = store.active_runs()
+    [run] = store.runs.active()
     store.delete("b:foo")
-    OperatorStore(app, prefix=longer).create("foo", "proj.work", 3600)
+    OperatorStore(app, key_prefix=longer).create("foo", "proj.work", 3600)
     before = contents(client, longer)
 
     Context.of(app).redis.runs.withdraw(run.id, error="the broker refused it")
 
     assert contents(client, longer) == before
-    assert store.run_counts("b:foo").sent == 0
+    assert store.runs.counts("b:foo").sent == 0
 
 
 def test_the_list_of_failing_entries_clears_nothing_in_the_entry_of_another_schedule(
@@ -200,13 +200,13 @@ VERBS: dict[str, Callable[[ScheduleStore], object]] = {
     "view": lambda store: store.view("b:foo"),
     "upcoming": lambda store: store.upcoming("b:foo"),
     "create": lambda store: store.create("b:foo", "proj.steal", 1),
-    "upsert": lambda store: store.upsert(RedisScheduleEntry("b:foo", "proj.steal", 1)),
+    "upsert": lambda store: store.save(RedisScheduleEntry("b:foo", "proj.steal", 1)),
     "update": lambda store: store.update("b:foo", kwargs={"of": "ours"}),
     "enable": lambda store: store.enable("b:foo"),
     "disable": lambda store: store.disable("b:foo"),
     "skip_next": lambda store: store.skip_next("b:foo"),
     "trigger": lambda store: store.trigger("b:foo"),
-    "executed": lambda store: store.executed("b:foo"),
+    "executed": lambda store: store.record_execution("b:foo"),
     "retry": lambda store: store.retry("b:foo"),
     "delete": lambda store: store.delete("b:foo"),
     "restore": lambda store: store.restore("b:foo"),
@@ -229,7 +229,7 @@ def test_no_verb_reads_or_changes_the_key_of_another_schedule(
     longer: str,
     verb: Callable[[ScheduleStore], object],
 ) -> None:
-    store = OperatorStore(app, prefix=prefix)
+    store = OperatorStore(app, key_prefix=prefix)
     store.create("own", "proj.work", 3600)
     before = contents(client, longer)
 
@@ -253,7 +253,7 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
     def write() -> None:
         with OperatorStore(app).bulk() as bulk:
             for name in ("own", "b:foo", "b:new"):
-                bulk.upsert(RedisScheduleEntry(name, "proj.work", 60, app=app))
+                bulk.save(RedisScheduleEntry(name, "proj.work", 60, app=app))
 
     with pytest.raises(InvalidEntry, match="belongs to another schedule"):
         write()
@@ -265,7 +265,7 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
 def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celery, longer: str) -> None:
     store = OperatorStore(app)
     store.create("b:old", "proj.work", 3600)
-    OperatorStore(app, prefix=longer).create("foo", "proj.work", 3600)
+    OperatorStore(app, key_prefix=longer).create("foo", "proj.work", 3600)
 
     assert store.update("b:old", schedule=60).schedule.seconds == 60
     store.delete("b:old")

@@ -68,7 +68,7 @@ def test_wrong_arguments_are_refused(store: ScheduleStore, arguments: dict[str, 
 def test_of_a_big_schedule_only_the_first_pages_are_read(store: ScheduleStore, app: Celery) -> None:
     with store.bulk() as bulk:
         for number in range(3000):
-            bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", 3600 + number, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number}", "proj.work", 3600 + number, app=app))
     read: list[int] = []
 
     runs = next_runs(Context.of(app), limit=3, progress=read.append)

@@ -49,7 +49,7 @@ def test_odd_options_are_refused_however_they_come(
     with pytest.raises(InvalidEntry, match=path):
         store.update("stored", options=options)
     with pytest.raises(InvalidEntry, match=path), store.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("new", "proj.work", 60, options=options, app=app))
+        bulk.save(RedisScheduleEntry("new", "proj.work", 60, options=options, app=app))
 
     assert (list(store.names()), client.hgetall(f"{prefix}stored")) == (["stored"], before)
 
@@ -58,12 +58,12 @@ def test_an_expiry_without_a_zone_is_in_the_zone_of_the_entry(app: Celery, store
     zone = "America/New_York"
     created = store.create("created", "proj.work", 60, timezone=zone, options=NAIVE)
     with store.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("bulk", "proj.work", 60, timezone=zone, options=NAIVE, app=app))
+        bulk.save(RedisScheduleEntry("bulk", "proj.work", 60, timezone=zone, options=NAIVE, app=app))
     store.create("updated", "proj.work", 60, timezone=zone)
     store.update("updated", options=NAIVE)
     store.copy("updated", "copied", options=NAIVE)
     document = json.dumps({"redisbeater": 1, "entries": {"file": {**IN_A_FILE, "timezone": zone}}})
-    store.apply(store.plan(Export.from_text(document), owner="test"))
+    store.files.apply(store.files.plan(Export.from_text(document), owner="test"))
     inherited = store.create("inherited", "proj.work", 60, options=NAIVE)
 
     instant = datetime(2099, 7, 1, 14, 0, tzinfo=timezone.utc)

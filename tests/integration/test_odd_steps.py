@@ -62,7 +62,7 @@ def findings(run: Callable[..., Result]) -> list[dict[str, Any]]:
 
 def bulk_upsert(store: ScheduleStore, entry: RedisScheduleEntry) -> None:
     with store.bulk() as bulk:
-        bulk.upsert(entry)
+        bulk.save(entry)
 
 
 WAYS: dict[str, Callable[[OperatorStore, RedisScheduleEntry], object]] = {
@@ -112,7 +112,7 @@ def test_a_stored_one_goes_on_and_can_be_edited_and_is_named(
     store.update("old", args=[1])
     store.get("old").save()
     with store.bulk() as bulk:
-        bulk.upsert(store.get("old"))
+        bulk.save(store.get("old"))
     store.rename("old", "older")
 
     [found] = [each for each in findings(run) if each["rule"] == "step-above-range"]

@@ -59,7 +59,7 @@ def test_a_run_is_found_by_its_id_and_by_the_begin_of_it(site: RunSite, store: S
     site.send(FIRST)
     site.send(OTHER)
 
-    assert store.run(text).id == FIRST
+    assert store.runs.get(text).id == FIRST
 
 
 def test_several_runs_that_begin_so_are_named(site: RunSite, store: ScheduleStore) -> None:
@@ -68,12 +68,12 @@ def test_several_runs_that_begin_so_are_named(site: RunSite, store: ScheduleStor
         site.send(run_id)
 
     with pytest.raises(RunNotFound) as caught:
-        store.stop(begin)
+        store.runs.stop(begin)
 
     assert sorted(caught.value.runs) == [f"{begin}-1", f"{begin}-2"]
     either = f"{begin}-[12] \\('report', SENT\\)"
     assert re.fullmatch(f"2 runs begin with '{begin}'; pass the whole id: {either}; {either}", str(caught.value))
-    assert not store.run(f"{begin}-1").is_to_stop
+    assert not store.runs.get(f"{begin}-1").is_to_stop
 
 
 def test_of_many_runs_that_begin_so_ten_are_named(site: RunSite, store: ScheduleStore) -> None:
@@ -83,7 +83,7 @@ def test_of_many_runs_that_begin_so_ten_are_named(site: RunSite, store: Schedule
     with pytest.raises(
         RunNotFound, match=r"^10 or more runs begin with '5f0c9a1e'; pass the whole id: 5f0c9a1e-"
     ) as caught:
-        store.run("5f0c9a1e")
+        store.runs.get("5f0c9a1e")
 
     assert len(caught.value.runs) == 10
 
@@ -102,7 +102,7 @@ def test_where_none_is_kept_the_error_says_for_how_long_runs_are(
     site.send(FIRST)
 
     with pytest.raises(RunNotFound) as caught:
-        store.run(text)
+        store.runs.get(text)
 
     assert str(caught.value) == (
         f"no run {text!r} is kept; {hint}runs are kept for 7 d after their end, of each entry the newest 5"
@@ -120,7 +120,7 @@ def test_a_search_ends_after_a_second_and_says_that_it_has_not_seen_everything(
     site.client.mset(dict.fromkeys(others, ""))
 
     with pytest.raises(RunNotFound, match=r"is kept, of what was seen in a second of searching; runs are"):
-        store.run(FIRST[:8])
+        store.runs.get(FIRST[:8])
 
     site.client.delete(*others)
 
@@ -139,8 +139,8 @@ def test_a_search_that_does_not_see_everything_names_runs_that_are_active_or_fai
             f"1 run begins with '{run_id[:8]}', of what was seen in a second of searching; pass the whole id: {run_id} "
         )
         with pytest.raises(RunNotFound, match=f"^{named}"):
-            store.run(run_id[:8])
-        assert store.run(run_id).id == run_id
+            store.runs.get(run_id[:8])
+        assert store.runs.get(run_id).id == run_id
     site.client.delete(*others)
 
 
@@ -149,9 +149,9 @@ def test_a_run_that_is_awaited_may_be_named_by_the_begin_of_its_id(site: RunSite
 
     async def wait() -> str:
         async with AsyncScheduleStore(site.app) as store:
-            return (await store.wait(FIRST[:8], 5)).id
+            return (await store.runs.wait(FIRST[:8], 5)).id
 
-    assert (asyncio.run(wait()), ScheduleStore(site.app).wait(FIRST[:8], 5).id) == (FIRST, FIRST)
+    assert (asyncio.run(wait()), ScheduleStore(site.app).runs.wait(FIRST[:8], 5).id) == (FIRST, FIRST)
 
 
 # -- what it was sent with
@@ -163,7 +163,7 @@ def test_a_run_that_failed_is_told_with_what_it_was_sent_with_and_without_secret
     sent = payload("orders", api_key="hunter-2-and-3", pages=3)
     end(site, FIRST, payload=sent, error="ValueError: not hunter-2-and-3", traceback="in fetch\nhunter-2-and-3")
 
-    found = store.run_details(FIRST[:8])
+    found = store.runs.details(FIRST[:8])
 
     assert (found.args, found.kwargs, found.arguments_note) == (["orders"], {"api_key": "***", "pages": 3}, "")
     assert (found.traceback, found.run.error, found.queue) == ("in fetch\n***", "ValueError: not ***", "celery")
@@ -176,11 +176,11 @@ def test_a_run_that_succeeded_is_told_with_the_arguments_of_its_entry_while_that
     store.update("report", args=["orders"], kwargs={"token": "hunter-2"}, options={"queue": "slow"})
     end(site, FIRST, State.SUCCESS, version=version(site))
 
-    found = store.run_details(FIRST)
+    found = store.runs.details(FIRST)
     assert (found.args, found.kwargs, found.queue) == (["orders"], {"token": "***"}, "slow")
 
     store.update("report", args=["returns"])
-    found = store.run_details(FIRST)
+    found = store.runs.details(FIRST)
     assert (found.args, found.kwargs, found.queue) == (None, None, "")
     assert found.arguments_note == "not kept, and its entry was changed since"
 
@@ -188,7 +188,7 @@ def test_a_run_that_succeeded_is_told_with_the_arguments_of_its_entry_while_that
 def test_a_run_without_a_version_has_no_arguments_once_it_has_succeeded(site: RunSite, store: ScheduleStore) -> None:
     end(site, FIRST, State.SUCCESS)
 
-    assert store.run_details(FIRST).arguments_note == "not kept"
+    assert store.runs.details(FIRST).arguments_note == "not kept"
 
 
 def test_a_run_whose_entry_is_deleted_is_told_without_a_result(site: RunSite, store: ScheduleStore) -> None:
@@ -196,16 +196,16 @@ def test_a_run_whose_entry_is_deleted_is_told_without_a_result(site: RunSite, st
     site.start(FIRST)
     store.delete("report")
 
-    assert (store.run_details(FIRST).args, store.run_details(FIRST).entry) == (["orders"], None)
+    assert (store.runs.details(FIRST).args, store.runs.details(FIRST).entry) == (["orders"], None)
     site.finish(FIRST)
-    assert store.run_details(FIRST).arguments_note == "not kept, and its entry is deleted"
+    assert store.runs.details(FIRST).arguments_note == "not kept, and its entry is deleted"
 
 
 def test_a_run_of_a_renamed_entry_is_told_as_before(site: RunSite, store: ScheduleStore) -> None:
     end(site, FIRST, payload=payload("orders"))
     store.rename("report", "weekly")
 
-    found = store.run_details(FIRST)
+    found = store.runs.details(FIRST)
 
     assert (found.run.name, found.args) == ("weekly", ["orders"])
     assert found.entry is not None
@@ -221,7 +221,7 @@ def test_a_payload_and_a_traceback_that_another_program_wrote_count_as_none(
     for key in site.client.scan_iter(f"{site.keys.prefix}:payload:*"):
         site.client.set(key, '{"task": 5}')
 
-    found = store.run_details(FIRST)
+    found = store.runs.details(FIRST)
 
     assert (found.traceback, found.args, found.arguments_note) == ("", None, "not kept")
     site.client.delete(site.keys.traceback_of(FIRST))
@@ -234,8 +234,8 @@ def test_runs_that_were_sent_again_are_linked_both_ways(site: RunSite, store: Sc
         site.runs.reserve(restart(site, run_id))
         site.clock.go_on(1)
 
-    assert store.run_details(FIRST).restarted_as == (OTHER, SECOND)
-    assert store.run_details(SECOND).run.restart_of == FIRST
+    assert store.runs.details(FIRST).restarted_as == (OTHER, SECOND)
+    assert store.runs.details(SECOND).run.restart_of == FIRST
 
 
 def test_a_run_knows_those_of_its_entry_that_were_sent_before_and_after_it(site: RunSite, store: ScheduleStore) -> None:
@@ -244,11 +244,11 @@ def test_a_run_knows_those_of_its_entry_that_were_sent_before_and_after_it(site:
         end(site, run_id)
         site.clock.go_on(1)
 
-    found = [store.run_details(run_id) for run_id in ids]
+    found = [store.runs.details(run_id) for run_id in ids]
     assert [(each.before, each.after) for each in found] == [("", SECOND), (FIRST, OTHER), (SECOND, "")]
 
     site.client.delete(site.keys.run(FIRST), site.keys.runs_of("report"))
-    assert (store.run_details(SECOND).before, store.run_details(SECOND).after) == ("", "")
+    assert (store.runs.details(SECOND).before, store.runs.details(SECOND).after) == ("", "")
 
 
 def restart(site: RunSite, run_id: str) -> NewRun:
@@ -263,7 +263,7 @@ def test_the_queue_that_runs_were_routed_to_is_named(site: RunSite, store: Sched
     site.send(SECOND, queue="slow")
     site.clock.go_on(31)
 
-    assert (store.run_details(FIRST).queue, store.results(["report"])["report"].words) == (
+    assert (store.runs.details(FIRST).queue, store.runs.results(["report"])["report"].words) == (
         "slow", "waits in queue slow, 2 unstarted"
     )  # fmt: skip
     site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
@@ -279,10 +279,10 @@ def test_failures_are_those_of_a_span_and_say_where_they_begin(site: RunSite, st
     site.clock.go_on(60)
     end(site, SECOND, error="ValueError: no feed")
 
-    newest = store.failures(since=begin + timedelta(seconds=1))
+    newest = store.runs.failures(since=begin + timedelta(seconds=1))
     assert [(group.error, group.runs) for group in newest] == [("ValueError: no feed", (SECOND,))]
-    assert [group.runs for group in store.failures(before=site.clock.now)] == [(FIRST,)]
-    assert (len(store.failures()), newest.begin) == (2, begin)
+    assert [group.runs for group in store.runs.failures(before=site.clock.now)] == [(FIRST,)]
+    assert (len(store.runs.failures()), newest.begin) == (2, begin)
     assert newest.groups[0].as_dict()["count"] == 1
 
 
@@ -290,7 +290,7 @@ def test_results_are_those_of_entries_that_exist(site: RunSite, store: ScheduleS
     end(site, FIRST)
     site.create("other")
 
-    found = store.results(["report", "other", "nobody"])
+    found = store.runs.results(["report", "other", "nobody"])
 
     assert {name: result.result.value for name, result in found.items()} == {"report": "failed", "other": "never"}
 
@@ -395,7 +395,7 @@ def test_without_records_the_commands_say_what_is_missing(make_app: Callable[...
         assert (found.exit_code, found.output.partition(";")[0]) == (
             2, "Error: redisbeater_track_runs = False: runs are not recorded"
         )  # fmt: skip
-    assert (len(ScheduleStore(app).failures()), ScheduleStore(app).minutes(), ScheduleStore(app).results([])) == (
+    assert (len(ScheduleStore(app).runs.failures()), ScheduleStore(app).runs.timeline(), ScheduleStore(app).runs.results([])) == (
         0, {}, {}
     )  # fmt: skip
 

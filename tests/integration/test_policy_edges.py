@@ -181,7 +181,7 @@ def test_a_naive_report_by_name_is_read_in_the_zone_of_the_entry(app: Celery, st
     RedisScheduleEntry("report", "proj.work", 3600.0, app=app, timezone="America/New_York").save()
     at = ago(seconds=10)
 
-    store.executed("report", at.astimezone(ZoneInfo("America/New_York")).replace(tzinfo=None))
+    store.record_execution("report", at.astimezone(ZoneInfo("America/New_York")).replace(tzinfo=None))
 
     assert stored(app, "report").last_run_at == at
 

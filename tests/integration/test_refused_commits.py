@@ -234,4 +234,4 @@ def test_a_buffered_run_whose_record_is_refused_is_sent_once_and_recorded_later(
     assert ticked(scheduler) == []
 
     assert sent == [second]
-    assert store.run(second).state is State.SENT
+    assert store.runs.get(second).state is State.SENT

@@ -204,7 +204,7 @@ def test_secrets_in_errors_are_blanked(store: ScheduleStore, write: Write) -> No
     store.create("report", "t", 60)
     write("report", "one", "FAILURE", fire_time="23:00:00", error='KeyError: {"password": "hunter2"}')
 
-    assert store.run("one").error == 'KeyError: {"password": "***"}'
+    assert store.runs.get("one").error == 'KeyError: {"password": "***"}'
     assert [run.error for run in store.history("report", states=["FAILURE"])] == ['KeyError: {"password": "***"}']  # type: ignore[union-attr]
 
 
@@ -247,7 +247,7 @@ def test_without_records_history_has_the_log_and_the_others_say_what_is_missing(
 
     assert re.sub(r" {2,}", "|", result.stdout.splitlines()[1]).endswith("|created|by anna@ops1")
     assert "redisbeater_track_runs is off" in result.stderr
-    for call in (lambda: store.run("x"), lambda: store.stop("x"), lambda: store.restart("x"), lambda: store.wait("x")):
+    for call in (lambda: store.runs.get("x"), lambda: store.runs.stop("x"), lambda: store.runs.restart("x"), lambda: store.runs.wait("x")):
         with pytest.raises(ImproperlyConfigured, match="redisbeater_track_runs = False: runs are not recorded"):
             call()
 
@@ -276,7 +276,7 @@ def test_one_run_is_shown_with_all_that_is_known(store: ScheduleStore, app: Cele
     ]
     assert json.loads(run(app, "run", "one", "--json").stdout)["state"] == "FAILURE"
     with pytest.raises(RunNotFound):
-        store.run("two")
+        store.runs.get("two")
 
 
 def test_show_has_the_last_run_the_policies_and_the_counts(
@@ -477,7 +477,7 @@ def test_lint_advises_a_deadline_and_bounds_the_memory(make_app: Callable[..., C
     app = make_app(redisbeater_track_runs=True, **settings)
     with ScheduleStore(app).bulk() as bulk:
         for number in range(43):
-            bulk.upsert(RedisScheduleEntry(f"sync {number}", "t", 60, overlap="skip", app=app, jitter=30))
+            bulk.save(RedisScheduleEntry(f"sync {number}", "t", 60, overlap="skip", app=app, jitter=30))
 
     found = findings(app)
 

@@ -72,7 +72,7 @@ def test_a_tracked_run_costs_beat_no_round_trip_and_its_worker_two(
 
     assert calls(client) - before == 2
     assert tracked == untracked
-    assert ScheduleStore(app).run(second.id).state == "SUCCESS"
+    assert ScheduleStore(app).runs.get(second.id).state == "SUCCESS"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_rejected_run_waits_for_its_next_delivery_only_if_there_is_one(
 
     execute(app, sent)
 
-    run = ScheduleStore(app).run(sent.id)
+    run = ScheduleStore(app).runs.get(sent.id)
     assert (run.state, run.note, run.error) == (state, "rejected", "no feed")
 
 

@@ -728,7 +728,7 @@ def test_a_restarted_run_stands_for_the_fire_times_of_the_one_that_it_repeats(si
     site.finish(late.id, end)
     site.after(100)
 
-    ScheduleStore(site.app).restart(late.id)
+    ScheduleStore(site.app).runs.restart(late.id)
 
     (again,) = take(site.app)
     assert (window(again), again.fire_time) == (window(late), late.fire_time)

@@ -62,9 +62,9 @@ def test_a_run_of_a_cluster_is_found_by_the_begin_of_its_id(cluster: Cluster) ->
     store.create("report", "proj.work", 3600)
     run_id = store.trigger("report")
 
-    assert store.run(run_id[:8]).id == run_id
+    assert store.runs.get(run_id[:8]).id == run_id
     with pytest.raises(RunNotFound, match="is kept; runs are kept"):
-        store.run("no such run")
+        store.runs.get("no such run")
 
 
 @pytest.mark.one_server

@@ -285,14 +285,14 @@ def test_a_backup_that_brings_its_identity_and_fewer_entries_opens_nothing(
     app, scheduler = lost
     store = ScheduleStore(app)
     fill(app, ("kept",))
-    backup = store.export(state=True)
+    backup = store.files.export(state=True)
     for incident in open_incidents(app):
         store.incidents.acknowledge(incident.id)
     other = backup.__class__(**{**vars(backup), "schedule_id": "7b0e8a52-0f43-4f7e-9d29-5a8f7d2f8c11"})
     fill(app)
     look(scheduler, let_pass)
 
-    store.apply(store.plan(other, state=True))
+    store.files.apply(store.files.plan(other, state=True))
     store.delete_many(NAMES)
     look(scheduler, let_pass)
 

@@ -329,8 +329,8 @@ def test_updates_while_beat_runs_the_entry_lose_neither_runs_nor_edits(
 
 
 def test_an_upsert_creates_and_then_changes(app: Celery, store: ScheduleStore) -> None:
-    first = store.upsert(RedisScheduleEntry("report", "proj.report", 60.0, app=app))
-    second = store.upsert(RedisScheduleEntry("report", "proj.report", 60.0, args=[1], app=app))
+    first = store.save(RedisScheduleEntry("report", "proj.report", 60.0, app=app))
+    second = store.save(RedisScheduleEntry("report", "proj.report", 60.0, args=[1], app=app))
 
     assert (store.get("report").args, second.due_at) == ([1], first.due_at)
     assert store.count() == 1
@@ -339,7 +339,7 @@ def test_an_upsert_creates_and_then_changes(app: Celery, store: ScheduleStore) -
 def test_an_upsert_removes_policies_that_the_new_entry_does_not_have(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "proj.report", 60.0, max_runs=5, coalesce="all", jitter=3)
 
-    store.upsert(RedisScheduleEntry("report", "proj.report", 60.0, app=app))
+    store.save(RedisScheduleEntry("report", "proj.report", 60.0, app=app))
 
     entry = store.get("report")
     assert (entry.max_runs, entry.coalesce, entry.jitter) == (None, INHERIT, INHERIT)
@@ -408,10 +408,10 @@ def test_an_execution_can_be_reported_by_name(store: ScheduleStore, app: Celery)
     save_due(app, "report")
     at = ago(seconds=5)
 
-    entry = store.executed("report", at)
+    entry = store.record_execution("report", at)
 
     assert (entry.name, entry.task, entry.last_run_at, entry.due_at) == ("report", "proj.work", at, at + MINUTE)
-    assert store.executed("report").last_run_at > at
+    assert store.record_execution("report").last_run_at > at
 
 
 # names, count, broken
@@ -554,7 +554,7 @@ def bound_current(app: Celery) -> Iterator[None]:
             lambda store: store.update("a", last_run_at=now()),
             r"^\$.last_run_at: .* or record_execution\(\)",
         ),
-        (lambda store: store.upsert("a"), "^entry: expected a RedisScheduleEntry, got 'a'"),
+        (lambda store: store.save("a"), "^entry: expected a RedisScheduleEntry, got 'a'"),
     ],
 )
 def test_a_wrong_argument_is_named(store: ScheduleStore, call: Callable[[Any], Any], message: str) -> None:
@@ -563,7 +563,7 @@ def test_a_wrong_argument_is_named(store: ScheduleStore, call: Callable[[Any], A
     with pytest.raises(ValueError, match=message):
         call(store)
     with pytest.raises(ValueError, match=r"^entry: expected a RedisScheduleEntry, got 5"), store.bulk() as bulk:
-        bulk.upsert(5)  # type: ignore[arg-type]
+        bulk.save(5)  # type: ignore[arg-type]
 
 
 def test_a_naive_time_is_in_the_zone_of_the_app(make_app: Callable[..., Celery]) -> None:

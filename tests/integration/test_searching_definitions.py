@@ -118,7 +118,7 @@ def test_an_entry_that_is_moved_while_it_is_searched_is_found(
 ) -> None:
     with OperatorStore(app).bulk() as bulk:
         for number in range(600):
-            bulk.upsert(RedisScheduleEntry(f"{number:03}", "shop.report", 60.0 + number, app=app))
+            bulk.save(RedisScheduleEntry(f"{number:03}", "shop.report", 60.0 + number, app=app))
     monkeypatch.setattr(contents, "FOUND_PAGE", 50)
     keys, found = Context.of(app).redis.keys, set()
     for turn, page in enumerate(
@@ -151,7 +151,7 @@ def test_a_total_of_many_is_about_right_and_that_is_said(
     monkeypatch.setattr(search, "MOST_COUNTED", 20)
     with store.bulk() as bulk:
         for number in range(45):
-            bulk.upsert(RedisScheduleEntry(f"e{number:02}", "shop.report", 60.0 + number, enabled=number > 20, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number:02}", "shop.report", 60.0 + number, enabled=number > 20, app=app))
     broken = json.dumps({"task": "shop.report", "schedule": {"__type__": "nothing"}})
     for number in range(3):
         client.hset(f"{prefix}x{number}", "definition", broken)
@@ -174,9 +174,9 @@ def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
     monkeypatch.setattr(search, "MOST_COUNTED", 20)
     with store.bulk() as bulk:
         for number in range(400):
-            bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0, enabled=False, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0, enabled=False, app=app))
         for number in range(5):
-            bulk.upsert(RedisScheduleEntry(f"on{number}", "shop.sync", 60.0, app=app))
+            bulk.save(RedisScheduleEntry(f"on{number}", "shop.sync", 60.0, app=app))
     store.disable("on4", until=datetime.now(timezone.utc) + timedelta(hours=1))
     client.config_resetstat()
     found = store.views(2, 20, states="disabled")
@@ -193,7 +193,7 @@ def test_definitions_are_searched_on_a_cluster(cluster: Cluster) -> None:
     store = OperatorStore(app)
     with store.bulk() as bulk:
         for number in range(300):
-            bulk.upsert(RedisScheduleEntry(f"{number:03}", f"shop.{number % 2}", 60.0, enabled=number > 9, app=app))
+            bulk.save(RedisScheduleEntry(f"{number:03}", f"shop.{number % 2}", 60.0, enabled=number > 9, app=app))
     assert store.views(task="shop.1").total == 150
     assert [row.name for row in store.views(task="shop.1", states="disabled").entries] == [
         "001",

@@ -253,7 +253,7 @@ def test_what_is_named_a_secret_later_is_shown_no_more(
     app = make_app(**TRACKED, redisbeater_redact=["account"])
 
     store = ScheduleStore(app)
-    found = [store.run(sent.id), *store.history("report"), *store.history(), *read_failures(Context.of(app))]
+    found = [store.runs.get(sent.id), *store.history("report"), *store.history(), *read_failures(Context.of(app))]
     shown = [str(vars(run)) for run in found] + [run_in(app, *command) for command in COMMANDS_OF_A_RUN]
     web = browse(app, auth=token(SECRET, rights=VIEW))
     shown += [web.get(path.replace("NAME", "report")).text for path in (*PAGES, *PAGES_OF_ONE, f"/run?id={sent.id}")]

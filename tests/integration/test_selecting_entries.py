@@ -540,7 +540,7 @@ def test_the_command_of_a_verb_says_what_became_of_each_entry(app: Celery, store
     store.create("report", "proj.work", 3600)
     store.create("off", "proj.work", 3600, enabled=False)
     command = changing.command_of(
-        Verb("record", "Record", "recorded", "operate", ScheduleStore.executed, says_next=True)
+        Verb("record", "Record", "recorded", "operate", ScheduleStore.record_execution, says_next=True)
     )
 
     result = CliRunner().invoke(command, ["report", "off", "nosuch", "--by", "anna"], obj=SimpleNamespace(app=app))
@@ -554,7 +554,7 @@ def test_the_command_of_a_verb_says_what_became_of_each_entry(app: Celery, store
 def test_the_command_of_a_verb_asks_by_its_name(app: Celery, store: ScheduleStore) -> None:
     store.create("a", "proj.work", 60)
     store.create("b", "proj.work", 60)
-    command = changing.command_of(Verb("record", "Record", "recorded", "operate", ScheduleStore.executed))
+    command = changing.command_of(Verb("record", "Record", "recorded", "operate", ScheduleStore.record_execution))
 
     result = CliRunner().invoke(command, ["--all"], obj=SimpleNamespace(app=app))
 
@@ -563,7 +563,7 @@ def test_the_command_of_a_verb_asks_by_its_name(app: Celery, store: ScheduleStor
 
 def test_the_command_of_a_verb_on_runs_reports_each(app: Celery) -> None:
     app.conf.redisbeater_track_runs = True
-    command = runs.command_of(Verb("again", "Send again", "sent again", "operate", ScheduleStore.restart, of="runs"))
+    command = runs.command_of(Verb("again", "Send again", "sent again", "operate", ScheduleStore.runs.restart, of="runs"))
 
     result = CliRunner().invoke(command, ["nosuch"], obj=SimpleNamespace(app=app))
 

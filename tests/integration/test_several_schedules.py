@@ -30,7 +30,7 @@ def other(prefix: str, client: redis.Redis) -> Iterator[str]:
 
 @pytest.fixture
 def there(app: Celery, other: str) -> ScheduleStore:
-    return ScheduleStore(app, prefix=other)
+    return ScheduleStore(app, key_prefix=other)
 
 
 @pytest.mark.one_server
@@ -53,11 +53,11 @@ def test_each_store_has_the_entries_of_its_own_prefix(
 
 @pytest.mark.one_server
 def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: ScheduleStore) -> None:
-    made = there.upsert(RedisScheduleEntry("report", "proj.work", 60, app=app))
+    made = there.save(RedisScheduleEntry("report", "proj.work", 60, app=app))
     made.labels = {"team": "billing"}
     made.save()
     with there.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("bulk", "proj.work", 60, app=app))
+        bulk.save(RedisScheduleEntry("bulk", "proj.work", 60, app=app))
 
     assert there.get("report").labels == {"team": "billing"}
     assert sorted(there.names()) == ["bulk", "report"]
@@ -104,7 +104,7 @@ def test_the_command_line_chooses_a_schedule_for_one_command(
 @pytest.mark.one_server
 def test_an_awaitable_store_takes_a_prefix_too(app: Celery, there: ScheduleStore, other: str) -> None:
     async def create() -> None:
-        store = AsyncScheduleStore(app, prefix=other)
+        store = AsyncScheduleStore(app, key_prefix=other)
         await store.create("report", "proj.work", 60)
         await store.close()
 
@@ -124,7 +124,7 @@ def test_a_beat_whose_setting_is_that_prefix_sends_its_entries_alone(
     ScheduleStore(app).create("here", "proj.work", 60)
     there.create("there", "proj.work", 60)
     for store in (ScheduleStore(app), there):
-        store.get(next(store.names())).reschedule(store.clock() - timedelta(days=1))
+        store.get(next(store.names())).reschedule(store.now() - timedelta(days=1))
     beat = make_scheduler(make_app(redisbeater_key_prefix=other))
 
     beat.tick()  # type: ignore[attr-defined]
@@ -164,10 +164,10 @@ def test_a_cluster_has_each_schedule_on_the_master_of_its_hash_tag(cluster: Clus
         next(f"{{{n}}}:" for n in range(100) if cluster.owner(f"{{{n}}}:") is master) for master in cluster.masters
     ]
     for prefix in prefixes:
-        ScheduleStore(app, prefix=prefix).create("report", "proj.work", 60)
+        ScheduleStore(app, key_prefix=prefix).create("report", "proj.work", 60)
 
     for prefix, master in zip(prefixes, cluster.masters):
         assert master.client.zcard(f"{prefix}:schedule") == 1
         assert [f"{prefix}report" in each.client.keys("*report") for each in cluster.masters].count(True) == 1
     with pytest.raises(ImproperlyConfigured, match="a cluster needs a hash tag in it"):
-        ScheduleStore(app, prefix="eu:").names()
+        ScheduleStore(app, key_prefix="eu:").names()

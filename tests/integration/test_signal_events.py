@@ -200,9 +200,9 @@ def test_bulk_changes_are_reported_entry_by_entry(app: Celery, received: Receive
     store.create("old", "proj.work", 60)
     store.create("changed", "proj.work", 60)
     with store.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("new", "proj.work", 60, app=app))
-        bulk.upsert(RedisScheduleEntry("changed", "proj.work", 60, args=[1], app=app))
-        bulk.upsert(RedisScheduleEntry("other", "proj.work", 60, app=app))
+        bulk.save(RedisScheduleEntry("new", "proj.work", 60, app=app))
+        bulk.save(RedisScheduleEntry("changed", "proj.work", 60, args=[1], app=app))
+        bulk.save(RedisScheduleEntry("other", "proj.work", 60, app=app))
         bulk.delete("old")
 
     reported = {each["name"]: each["change"] for each in received.of("entry_changed")}

@@ -118,7 +118,7 @@ def test_many_entries_of_one_schedule_are_simulated_at_once(vienna: Celery) -> N
     store = ScheduleStore(vienna)
     with store.bulk() as bulk:
         for number in range(2000):
-            bulk.upsert(RedisScheduleEntry(f"e-{number}", "t", timedelta(minutes=1), start_at=START, app=vienna))
+            bulk.save(RedisScheduleEntry(f"e-{number}", "t", timedelta(minutes=1), start_at=START, app=vienna))
 
     found = store.simulate(START, START + DAY)
 

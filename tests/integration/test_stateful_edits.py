@@ -201,7 +201,7 @@ class Edits(RuleBasedStateMachine):
             known.set_to(None if is_over else ran_at + timedelta(seconds=known.fields.every))
 
     def report_execution(self, name: str) -> None:
-        if self._is_done(name, lambda: self.store.executed(name)):
+        if self._is_done(name, lambda: self.store.record_execution(name)):
             known, now = self.entries[name], self.clock.now
             known.is_listed = False
             if known.last_run is None or known.last_run < now:

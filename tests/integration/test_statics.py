@@ -570,7 +570,7 @@ def test_a_deleted_static_entry_is_kept_although_many_others_are_deleted_after_i
     store = ScheduleStore(app)
     with store.bulk() as bulk:
         for name in others:
-            bulk.upsert(RedisScheduleEntry(name, "proj.work", 60, app=app))
+            bulk.save(RedisScheduleEntry(name, "proj.work", 60, app=app))
     store.delete("report")
 
     for name in others:

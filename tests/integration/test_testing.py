@@ -114,7 +114,7 @@ def test_a_run_that_was_executed_has_ended_for_overlap(app: Celery, argument: ob
             sent += [run_due(app, execute=execute)]
 
     assert [len(runs) for runs in sent] == [1, 1, 1, 0]
-    assert ScheduleStore(app).run(sent[0][0].id).state == state
+    assert ScheduleStore(app).runs.get(sent[0][0].id).state == state
 
 
 def test_servers_that_start_at_once_have_ports_of_their_own() -> None:
@@ -197,7 +197,7 @@ def test_a_report_of_the_last_execution_before_the_end_runs_nothing(app: Celery)
         clock.advance(hours=1)
         assert [run.name for run in run_due(app)] == ["poll"]
         clock.advance(minutes=1)
-        assert store.executed("poll").due_at is None
+        assert store.record_execution("poll").due_at is None
         assert run_due(app) == []
         clock.move_to(end + timedelta(seconds=1))
         assert run_due(app) == []
@@ -213,12 +213,12 @@ def test_a_pause_ends_by_the_clock(app: Celery) -> None:
         store.pause(until=timedelta(hours=2))
         clock.advance(hours=1)
         assert run_due(app) == []
-        assert store.is_paused
-        assert store.is_paused.until
-        assert abs(store.is_paused.until - clock.now - timedelta(hours=1)) < timedelta(minutes=5)
+        assert store.paused()
+        assert store.paused().until
+        assert abs(store.paused().until - clock.now - timedelta(hours=1)) < timedelta(minutes=5)
         clock.advance(hours=1)
         assert [run.name for run in run_due(app)] == ["poll"]
-        assert store.is_paused is None
+        assert store.paused() is None
 
 
 def test_a_clock_goes_on_when_its_block_has_ended_and_never_goes_back(app: Celery) -> None:

@@ -143,7 +143,7 @@ def test_arguments_that_the_task_does_not_take_are_refused_before_anything_is_wr
     assert (result.exit_code, take(app)) == (2, [])
     assert "send() got an unexpected keyword argument 'cc'" in result.output
     assert [line.what for line in store.log("letter")] == ["created"]
-    assert store.run_counts("letter") == RunCounts()
+    assert store.runs.counts("letter") == RunCounts()
     assert store.trigger("letter") == take(app)[0].id
 
 

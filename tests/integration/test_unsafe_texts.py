@@ -35,11 +35,11 @@ def test_a_name_with_such_a_character_is_refused(app: Celery, char: str) -> None
     entry = RedisScheduleEntry(f"a{char}b", "proj.work", 60, app=app)
     store = ScheduleStore(app)
 
-    for refused in (entry.save, entry.create, lambda: store.upsert(entry), lambda: store.create(entry.name, "t", 60)):
+    for refused in (entry.save, entry.create, lambda: store.save(entry), lambda: store.create(entry.name, "t", 60)):
         with pytest.raises(InvalidEntry, match=rf"^\$\.name: holds {UNSAFE[char].replace('+', '[+]')}, "):
             refused()
     with store.bulk() as bulk, pytest.raises(InvalidEntry, match=r"^\$\.name: holds U"):
-        bulk.upsert(entry)
+        bulk.save(entry)
     assert store.count() == 0
 
 
@@ -205,7 +205,7 @@ def test_a_wrong_type_that_is_falsy_is_refused(app: Celery, field: str, value: A
         with pytest.raises(InvalidEntry, match=rf"^\$\.{field}: expected a "):
             refused()
     with store.bulk() as bulk, pytest.raises(InvalidEntry, match=rf"^\$\.{field}: expected a "):
-        bulk.upsert(entry)
+        bulk.save(entry)
 
 
 def test_args_that_are_a_dict_are_refused_and_none_is_the_default(app: Celery) -> None:
@@ -242,7 +242,7 @@ def test_what_is_nested_without_end_is_refused_with_its_field(app: Celery, field
         with pytest.raises(InvalidEntry, match=rf"^\$\.{field}"):
             refused()
     with store.bulk() as bulk, pytest.raises(InvalidEntry, match=rf"^\$\.{field}"):
-        bulk.upsert(entry)
+        bulk.save(entry)
 
 
 def test_a_number_that_python_does_not_write_is_refused(app: Celery) -> None:

@@ -138,7 +138,7 @@ def test_a_page_that_is_read_only_changes_nothing(app: Celery) -> None:
         answer = web.post(f"{path}?name=report", data={"name": "report", "confirm": "1"})
         assert answer.status_code == (403 if path not in ("/preview", "/preferences") else 200), path
     assert ScheduleStore(app).get("report").enabled
-    assert ScheduleStore(app).is_paused is None
+    assert ScheduleStore(app).paused() is None
 
 
 def test_nothing_is_changed_by_get(app: Celery) -> None:

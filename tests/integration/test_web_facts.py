@@ -38,7 +38,7 @@ def test_no_chosen_run_is_left_out(app: Celery, store: ScheduleStore) -> None:
     assert sorted(answer.json()["errors"]) == sorted([*ids, "nothing"])
     stopped = web.post("/runs/stop", data={"id": [ids[0], ids[1], ids[0]], "note": "by mistake", "confirm": "1"})
     assert "2 runs: asked to stop." in stopped.text
-    assert {run.id for run in store.runs("report", limit=20) if run.is_to_stop} == {ids[0], ids[1]}
+    assert {run.id for run in store.runs.active("report", limit=20) if run.is_to_stop} == {ids[0], ids[1]}
     assert web.post("/runs/stop", data={"id": "nothing", "confirm": "1"}).status_code == 404
     assert web.post("/runs/restart", data={"id": [str(number) for number in range(1_001)]}).status_code == 413
 
@@ -117,8 +117,8 @@ def test_stop_asks_and_so_does_a_key(app: Celery, store: ScheduleStore) -> None:
     assert '<a class="button plain" href="/status">No, go back</a>' in asked
     for verb in ("trigger", "disable"):
         assert "report</bdi>?</h1>" in web.post(f"/entries/{verb}?name=report", data={"ask": "1"}).text
-    assert (store.get("report").enabled, len(store.runs("report"))) == (True, 1)
-    assert not store.run(run_id).is_to_stop
+    assert (store.get("report").enabled, len(store.runs.active("report"))) == (True, 1)
+    assert not store.runs.get(run_id).is_to_stop
 
 
 def test_a_message_is_green_amber_or_red_by_what_happened(app: Celery, store: ScheduleStore) -> None:

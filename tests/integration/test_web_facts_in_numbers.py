@@ -128,7 +128,7 @@ def test_more_than_are_counted_are_about_so_many(
     monkeypatch.setattr(search, "MOST_COUNTED", 20)
     with store.bulk() as bulk:
         for number in range(120):
-            bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, app=app))
     web = browse(app)
     page = web.get("/?task=shop.report").text
     assert "about 120 entries" in _plain(page)

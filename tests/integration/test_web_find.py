@@ -184,7 +184,7 @@ def test_an_action_says_its_command_and_leads_to_its_question(app: Celery, store
     store.delete("sync")
     assert [each["words"] for each in _find(app, "restore sy")["actions"]] == ["Restore sync"]
     assert {line.what for name in ("report", "report late") for line in store.log(name)} == {"created"}
-    assert store.is_paused is None, "finding does nothing"
+    assert store.paused() is None, "finding does nothing"
     store.pause()
     assert "<h1>Resume the schedule?</h1>" in _filled(app, "resume")
 

@@ -52,9 +52,9 @@ def large(make_app: Callable[..., Celery]) -> Iterator[Celery]:
     app = make_app(redisbeater_schedule_classes=[Gate])
     with ScheduleStore(app).bulk() as bulk:
         for number in range(60):
-            bulk.upsert(RedisScheduleEntry(f"report {number}", "shop.report", 3600.0, app=app))
+            bulk.save(RedisScheduleEntry(f"report {number}", "shop.report", 3600.0, app=app))
         for number in range(GATES):
-            bulk.upsert(RedisScheduleEntry(f"gate {number}", "shop.report", Gate(), app=app))
+            bulk.save(RedisScheduleEntry(f"gate {number}", "shop.report", Gate(), app=app))
     Gate.close()
     yield app
     Gate.open()
@@ -274,8 +274,8 @@ def test_the_findings_of_a_large_schedule_come_after_the_page(
 def test_the_link_of_a_herd_leads_to_the_entries_that_run_then(app: Celery, store: ScheduleStore) -> None:
     with store.bulk() as bulk:
         for number in range(101):
-            bulk.upsert(RedisScheduleEntry(f"report{number:03}", "shop.report", crontab(hour=3, minute=0), app=app))
-        bulk.upsert(RedisScheduleEntry("later", "shop.report", crontab(hour=3, minute=1), app=app))
+            bulk.save(RedisScheduleEntry(f"report{number:03}", "shop.report", crontab(hour=3, minute=0), app=app))
+        bulk.save(RedisScheduleEntry("later", "shop.report", crontab(hour=3, minute=1), app=app))
     web = browse(app)
     page = web.get("/findings").text
     assert "name=report%2A" not in page, "there is no entry report*"

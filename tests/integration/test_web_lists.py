@@ -286,7 +286,7 @@ def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleSto
     }
     with store.bulk() as bulk:
         for letter in folding:
-            bulk.upsert(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
+            bulk.save(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
     assert {"\N{LATIN SMALL LETTER SHARP S}", "\N{KELVIN SIGN}", "\N{LATIN SMALL LIGATURE FFI}"} <= set(folding)
     for letter, folded in folding.items():
         found = {row.name for row in store.views(1, 200, text=f"(({folded}").entries}
@@ -296,8 +296,8 @@ def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleSto
 def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
     with store.bulk() as bulk:
         for number in range(70):
-            bulk.upsert(RedisScheduleEntry(f"late {number:02}", "shop.report", 3600.0, app=app))
-        bulk.upsert(RedisScheduleEntry("soon", "shop.report", 20.0, app=app))
+            bulk.save(RedisScheduleEntry(f"late {number:02}", "shop.report", 3600.0, app=app))
+        bulk.save(RedisScheduleEntry("soon", "shop.report", 20.0, app=app))
     keys, now = Context.of(app).redis.keys, time.time()
     client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 100 + number for number in range(70)})
     client.hset(keys.entry("late 69"), mapping={"claim": "x", "fire_time": now - 500, "look_at": now + 20})
@@ -329,7 +329,7 @@ def test_the_command_serves_the_schedule_of_another_prefix(
         port = str(free.getsockname()[1])
     command = ["--key-prefix", other, "dashboard", "--allowed-host", "jobs.example.com", "--port", port]
     said = CliRunner().invoke(redisbeater, command, obj=SimpleNamespace(app=app))
-    there = OperatorStore(app, prefix=other)
+    there = OperatorStore(app, key_prefix=other)
     there.create("report", "shop.report", 60.0)
     store.create("here", "shop.report", 60.0)
     web = browse(app, page=served[0], headers={"Authorization": f"Bearer {said.stderr.rpartition('#')[2].strip()}"})
@@ -366,7 +366,7 @@ def test_the_list_of_entries_asks_redis_four_times_at_most(
 ) -> None:
     with ScheduleStore(app).bulk() as bulk:
         for place in range(number):
-            bulk.upsert(RedisScheduleEntry(f"{place:03}", "shop.report", 3600.0 + place, app=app))
+            bulk.save(RedisScheduleEntry(f"{place:03}", "shop.report", 3600.0 + place, app=app))
     make_scheduler(app).tick()
     web = browse(app, headers={"X-Redisbeater": "1"})
     web.post("/login", data={"secret": SECRET})

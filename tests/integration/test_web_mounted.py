@@ -84,7 +84,7 @@ def test_the_page_in_fastapi_and_in_starlette_is_as_documented(app: Celery, monk
         headers = {"X-Redisbeater": "1", "Cookie": f"session={session}", "X-Staff": "anna"}
         answers[session] = starlette.post("/schedule/pause", headers=headers, follow_redirects=False).status_code
     assert answers == {"1f0e": 303, "77ac": 403, "": 401, "anna": 401}
-    assert (pause := ScheduleStore(app).is_paused)
+    assert (pause := ScheduleStore(app).paused())
     assert pause.by == "anna"
 
 

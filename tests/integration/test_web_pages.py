@@ -139,7 +139,7 @@ def test_filters_orders_and_pages_stand_in_the_address(app: Celery, store: Sched
     with store.bulk() as bulk:
         for number in range(120):
             task = "shop.report" if number % 2 else "shop.sync"
-            bulk.upsert(RedisScheduleEntry(f"e{number:03}", task, 60.0 + number, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number:03}", task, 60.0 + number, app=app))
     web = browse(app)
     store.disable("e007")
     assert len(web.get("/index.json").json()["entries"]) == 50
@@ -324,8 +324,8 @@ def test_changes_can_be_undone(app: Celery, store: ScheduleStore) -> None:
 def test_many_are_changed_at_once_after_a_question(app: Celery, store: ScheduleStore) -> None:
     with store.bulk() as bulk:
         for number in range(30):
-            bulk.upsert(RedisScheduleEntry(f"e{number:02}", "shop.report", 60.0, app=app))
-        bulk.upsert(RedisScheduleEntry("other", "shop.report", 60.0, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number:02}", "shop.report", 60.0, app=app))
+        bulk.save(RedisScheduleEntry("other", "shop.report", 60.0, app=app))
     web = browse(app)
     assert "Disable 31 entries?" in web.post("/entries/disable", data={"all": "1", "q": "e"}).text
     answer = web.post("/entries/disable", data={"all": "1", "q": "e1", "confirm": "1"})
@@ -340,7 +340,7 @@ def test_many_are_changed_at_once_after_a_question(app: Celery, store: ScheduleS
 def test_the_schedule_is_paused_and_resumed_and_the_log_says_by_whom(app: Celery, store: ScheduleStore) -> None:
     web = browse(app)
     paused = web.post("/pause", data={"note": "deploy <1>", "until": "2h"})
-    pause = store.is_paused
+    pause = store.paused()
     assert pause is not None
     assert (pause.by, pause.note) == ("token", "deploy <1>")
     assert "Paused by <bdi>token</bdi>" in paused.text
@@ -348,7 +348,7 @@ def test_the_schedule_is_paused_and_resumed_and_the_log_says_by_whom(app: Celery
     assert web.post("/pause", data={"until": "someday"}).status_code == 422
     assert re.search(r"The schedule is paused: no beat sends anything until [^<.]*\.", paused.text)
     assert "Resumed. No fire time was waiting." in web.post("/resume").text
-    assert store.is_paused is None
+    assert store.paused() is None
 
 
 def test_a_triggered_run_is_listed_stopped_and_explained(app: Celery, store: ScheduleStore) -> None:

@@ -260,7 +260,7 @@ def test_the_first_page_weighs_little(app: Celery, store: ScheduleStore, client:
     with store.bulk() as bulk:
         for number in range(60):
             labels = {"team": ("data", "finance", "mail")[number % 3]}
-            bulk.upsert(
+            bulk.save(
                 RedisScheduleEntry(f"report.region-{number:02}", "shop.report", 60.0 + number, labels=labels, app=app)
             )
     now = time.time()

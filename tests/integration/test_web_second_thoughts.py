@@ -82,7 +82,7 @@ def test_a_wrong_end_of_a_pause_is_said_at_its_field(app: Celery, store: Schedul
     web = browse(app)
     form = {"until": "someday", "note": 'deploy "7"', "next": "/?q=rep"}
     answer = web.post("/pause", data=form)
-    assert (answer.status_code, store.is_paused) == (422, None)
+    assert (answer.status_code, store.paused()) == (422, None)
     error = re.search(r'id="error-until" role="alert"><bdi>(.*?)</bdi>', answer.text)
     assert error is not None
     assert "someday" in error[1]
@@ -91,7 +91,7 @@ def test_a_wrong_end_of_a_pause_is_said_at_its_field(app: Celery, store: Schedul
     again = {**{name: unescape(value) for name, value in fields.items()}, "until": "2h"}
     assert again == {**form, "until": "2h"}
     assert str(web.post("/pause", data=again).url).endswith("/?q=rep")
-    assert store.is_paused is not None
+    assert store.paused() is not None
     program = web.post("/pause", data={"until": "-1h"}, headers={"Accept": "application/json"})
     assert (program.status_code, program.json()["field"]) == (422, "$.until")
 
@@ -118,7 +118,7 @@ def name_of(number: int) -> str:
 def many(app: Celery, store: ScheduleStore, number: int) -> None:
     with store.bulk() as bulk:
         for each in range(number):
-            bulk.upsert(RedisScheduleEntry(name_of(each), "shop.report", 60.0, app=app))
+            bulk.save(RedisScheduleEntry(name_of(each), "shop.report", 60.0, app=app))
 
 
 def go_on(web: TestClient, page: str, path: str = "/entries/disable", most: int = 40) -> list[str]:
@@ -276,7 +276,7 @@ def test_only_a_page_of_the_enabled_entries_is_read(app: Celery, store: Schedule
     with store.bulk() as bulk:
         for number in range(120):
             enabled = number not in (7, 8)
-            bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, enabled=enabled, app=app))
+            bulk.save(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, enabled=enabled, app=app))
     store.disable("e009", until=timedelta(days=1))
     web = browse(app)
     pages = [web.get(f"/index.json?state=enabled&page={number}").json() for number in (1, 3)]

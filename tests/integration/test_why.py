@@ -174,7 +174,7 @@ def test_an_entry_that_was_created_disabled_says_who_did_that_and_when(
 def test_many_that_were_created_disabled_say_so_too(store: ScheduleStore, app: Celery, say: Say) -> None:
     with store.bulk(by="anna@ops1") as bulk:
         for name in ("a", "b"):
-            bulk.upsert(RedisScheduleEntry(name, "shop.report", 60.0, enabled=name == "a", app=app))
+            bulk.save(RedisScheduleEntry(name, "shop.report", 60.0, enabled=name == "a", app=app))
 
     assert say("b").startswith("disabled: Disabled since it was created ")
     assert [line.text for line in explain(Context.of(app), "a").evidence if "disabled" in line.text] == []

@@ -275,7 +275,7 @@ def test_every_program_plans_by_the_recorded_zone(
 
     save(other)
     with ScheduleStore(other).bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("bulk", "proj.work", DAILY, app=other))
+        bulk.save(RedisScheduleEntry("bulk", "proj.work", DAILY, app=other))
 
     assert local_hour(other, NEW_YORK) == local_hour(other, NEW_YORK, "bulk") == 9
     entry = RedisScheduleEntry("new", "proj.work", DAILY, app=other)

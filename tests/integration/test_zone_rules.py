@@ -295,7 +295,7 @@ def test_a_bulk_that_a_program_has_written_by_other_rules_is_planned_again(
         other = make_app()
         with ScheduleStore(other).bulk() as bulk:
             for number in range(5):
-                bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", daily(), timezone=VANCOUVER, app=other))
+                bulk.save(RedisScheduleEntry(f"e{number}", "proj.work", daily(), timezone=VANCOUVER, app=other))
     saved = {f"e{number}": due(app, f"e{number}") for number in range(5)}
     assert "5 entries: this host has other rules of" in caplog.text
 
@@ -381,7 +381,7 @@ def test_many_entries_are_planned_again_while_another_one_runs_on_time(
         entry = RedisScheduleEntry("e", "proj.work", daily(), timezone=VANCOUVER, app=writer)
         with ScheduleStore(writer).bulk() as bulk:
             for number in range(ENTRIES):
-                bulk.upsert(
+                bulk.save(
                     RedisScheduleEntry(f"e{number}", "proj.work", entry.schedule, timezone=VANCOUVER, app=writer)
                 )
     before = {f"e{number}": due(app, f"e{number}") for number in range(0, ENTRIES, 997)}

@@ -37,32 +37,32 @@ Verb = Callable[[ScheduleStore, str, str], Any]
 
 
 def create_due(store: ScheduleStore, name: str, _: str) -> None:
-    store.create(name, "proj.work", 60).reschedule(store.clock() - timedelta(hours=1))
+    store.create(name, "proj.work", 60).reschedule(store.now() - timedelta(hours=1))
 
 
 VERBS: dict[str, Verb] = {
     "create due": create_due,
     "create disabled": lambda store, name, _: store.create(name, "proj.work", 60, enabled=False),
-    "upsert": lambda store, name, _: store.upsert(RedisScheduleEntry(name, "proj.other", 30)),
+    "upsert": lambda store, name, _: store.save(RedisScheduleEntry(name, "proj.other", 30)),
     "update": lambda store, name, _: store.update(name, kwargs={"by": store.status().prefix}),
     "enable": lambda store, name, _: store.enable(name),
     "disable": lambda store, name, _: store.disable(name),
     "skip next": lambda store, name, _: store.skip_next(name),
     "trigger": lambda store, name, _: store.trigger(name, overlap="buffer_one"),
-    "executed": lambda store, name, _: store.executed(name),
+    "executed": lambda store, name, _: store.record_execution(name),
     "delete": lambda store, name, _: store.delete(name),
     "delete many": lambda store, name, other: store.delete_many([name, other]),
     "restore": lambda store, name, _: store.restore(name),
     "rename": lambda store, name, other: store.rename(name, other),
     "copy": lambda store, name, other: store.copy(name, other),
-    "backup": lambda store, _, __: store.apply(store.plan(store.export(state=True), state=True)),
+    "backup": lambda store, _, __: store.files.apply(store.files.plan(store.files.export(state=True), state=True)),
     "pause": lambda store, _, __: store.pause(),
     "resume": lambda store, _, __: store.resume(),
     "enable many": lambda store, name, other: store.enable_many([name, other]),
     "retry": lambda store, name, _: store.retry(name),
-    "restart": lambda store, name, _: [store.restart(run.id) for run in store.runs(name, 1)],
+    "restart": lambda store, name, _: [store.runs.restart(run.id) for run in store.runs.active(name, 1)],
     "look at all": lambda store, _, __: (store.views(), store.history(), store.deleted()),
-    "look": lambda store, name, _: (store.runs(name), store.run_counts(name), store.log(name), store.why(name)),
+    "look": lambda store, name, _: (store.runs.active(name), store.runs.counts(name), store.log(name), store.why(name)),
 }
 OTHERS = ["beat", "another language", "lost member", "lost schedule"]
 
@@ -135,7 +135,7 @@ class Neighbours:
         with self._touching_its_own_keys(prefix):
             if what in VERBS:
                 with suppress(RedisBeaterError):
-                    VERBS[what](OperatorStore(self.app, prefix=prefix), name, other)
+                    VERBS[what](OperatorStore(self.app, key_prefix=prefix), name, other)
             elif what == "beat":
                 self._beat(prefix)
             elif what == "lost schedule":
@@ -165,7 +165,7 @@ class Neighbours:
             self._check_what_is_read(each)
 
     def _check_what_is_read(self, prefix: str) -> None:
-        store = OperatorStore(self.app, prefix=prefix)
+        store = OperatorStore(self.app, key_prefix=prefix)
         assert {self.owners.get(prefix + name, prefix) for name in store.names()} <= {prefix}
         for key, owner in self.owners.items():
             name = key.removeprefix(prefix)

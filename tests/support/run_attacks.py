@@ -271,7 +271,7 @@ class MessageSite:
                 json.loads(line, parse_constant=no_number)
 
     def _check_control(self) -> None:
-        run = ScheduleStore(self.app).run("control")
+        run = ScheduleStore(self.app).runs.get("control")
         assert (str(run.state), run.name) == ("SUCCESS", "report"), f"the control run is {run}"
 
     def _check_secret(self) -> None:

@@ -405,7 +405,7 @@ def test_a_store_says_which_app_has_no_redis() -> None:
 def test_what_is_no_app_is_refused_and_not_shown(app: Any) -> None:
     calls: list[Callable[[], object]] = [
         ScheduleStore(app).count,
-        ScheduleStore(app, prefix="{eu}:").count,
+        ScheduleStore(app, key_prefix="{eu}:").count,
         RedisScheduleEntry("a", "proj.work", 60, app=app).save,
         lambda: FakeClock(app, NEW_YEAR),
     ]

@@ -87,5 +87,5 @@ async def await_store(store: AsyncScheduleStore) -> str:
     await store.create("a", work, 60, arg=["a"])  # error
     store.get("a", 5)  # error
     async with store.bulk() as bulk:
-        await bulk.upsert(entry)
+        await bulk.save(entry)
     return await store.trigger("a", args=["b"], scheduled_for=NEW_YEAR)

@@ -107,7 +107,7 @@ def _store(ctx: click.Context) -> OperatorStore:
     """Return the store of the command line's app; while a shell completes, that is still the text of ``-A``."""
     given: Any = ctx.find_root().params.get("app")
     app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
-    return OperatorStore(app, prefix=ctx.parent.params.get("key_prefix") if ctx.parent else None)
+    return OperatorStore(app, key_prefix=ctx.parent.params.get("key_prefix") if ctx.parent else None)
 
 
 #: An option that names a task.
@@ -378,7 +378,7 @@ class Times(NamedTuple):
         Raises:
             BadInput: ``--now`` is no time.
         """
-        local, given = OperatorStore(self.context.obj.app).clock(), self.context.meta.get(_NOW)
+        local, given = OperatorStore(self.context.obj.app).now(), self.context.meta.get(_NOW)
         present, zone = local.astimezone(timezone.utc), local.tzinfo or timezone.utc
         if given is not None:
             present = given.read(present, zone)

@@ -108,7 +108,7 @@ def history(
             print_lines(printable_json(item_dict(item)) for item in items)
             return
         drawn = times.view(is_long=is_long)
-        results = {} if name is None else OperatorStore(app).results([name])
+        results = {} if name is None else OperatorStore(app).runs.results([name])
         print_lines(result.usual_words for result in results.values() if result.usual)
         if items:
             print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
@@ -209,7 +209,7 @@ def run(app: Celery, run_id: str, *, as_json: bool, times: Times) -> None:
       celery -A proj redisbeater run 5f0c9a1e
       celery -A proj redisbeater run 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --json | jq -r .traceback
     """
-    details = ScheduleStore(app).run_details(run_id)
+    details = ScheduleStore(app).runs.details(run_id)
     if as_json:
         click.echo(printable_json(details.as_dict(), indent=2))
         return
@@ -285,7 +285,7 @@ def failures(app: Celery, *, since: Moment | None, count: int, is_long: bool, as
     """
     check_tracked(Context.of(app))
     view = times.view(is_long=is_long)
-    found = ScheduleStore(app).failures(since=since and since.read(view.now, view.zone, is_past=True))
+    found = ScheduleStore(app).runs.failures(since=since and since.read(view.now, view.zone, is_past=True))
     if as_json:
         print_lines(printable_json(group.as_dict()) for group in found.groups[:count])
         return

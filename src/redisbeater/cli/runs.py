@@ -66,7 +66,7 @@ def of_runs(change: Callable[..., Stopped | str]) -> Callable[..., None]:
         store, worst = ScheduleStore(app), 0
         for run_id in run_ids:
             try:
-                run_id = store.run(run_id).id
+                run_id = store.runs.get(run_id).id
                 found = change(store, run_id, **options)
             except StoreError:
                 raise
@@ -99,7 +99,7 @@ def stop(store: ScheduleStore, run_id: str, *, note: str, by: str) -> Stopped:
       celery -A proj redisbeater stop 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --note "wrong month"
       celery -A proj redisbeater history report --long --state STARTED
     """
-    return store.stop(run_id, by=by, note=note)
+    return store.runs.stop(run_id, by=by, note=note)
 
 
 @redisbeater.command()
@@ -115,7 +115,7 @@ def restart(store: ScheduleStore, run_id: str, *, overlap: OverlapWord | None, n
       celery -A proj redisbeater restart 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11
       celery -A proj redisbeater restart 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --overlap allow --note "feed is back"
     """
-    return store.restart(run_id, overlap=overlap, by=by, note=note)
+    return store.runs.restart(run_id, overlap=overlap, by=by, note=note)
 
 
 def command_of(verb: Verb) -> click.Command:
@@ -190,7 +190,7 @@ def trigger(
     ids: dict[str, str] = {}
 
     def send(name: str) -> str:
-        scheduled_for = None if at is None else at.read(store.clock(), zone_of(app, name), is_past=True)
+        scheduled_for = None if at is None else at.read(store.now(), zone_of(app, name), is_past=True)
         try:
             ids[name] = store.trigger(
                 name,
@@ -222,13 +222,13 @@ def _wait(store: ScheduleStore, ids: Mapping[str, str], wait: timedelta, context
     for name, run_id in ids.items():
         progress = _Progress(name)
         left = None if until is None else max(until - host_seconds(), 0.0)
-        found = store.wait(run_id, left, progress)
+        found = store.runs.wait(run_id, left, progress)
         progress.end()
         is_well = is_well and found.state is State.SUCCESS
         if as_json:
             click.echo(printable_json(found.as_dict()))
             continue
-        words = end_words(found, store.clock())
+        words = end_words(found, store.now())
         more = "" if found.is_final else f", and has not ended after {span_words(wait)}"
         click.echo(f"{shown(name)}: {shown(words, None)}{more}")
     if not is_well:

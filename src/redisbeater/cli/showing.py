@@ -293,7 +293,7 @@ def _deleted_lines(
 
 
 def _listing(store: OperatorStore, found: Sequence[EntryView], view: View) -> list[str]:
-    total, view = store.count(), replace(view, is_paused=store.is_paused is not None)
+    total, view = store.count(), replace(view, is_paused=store.paused() is not None)
     results = [entry.result.words.split()[0].strip(",:") if entry.result else "" for entry in found]
     lines = coloured(table(found, view), results, RESULT)
     lines = coloured(lines, [entry.state_words for entry in found], STATE)

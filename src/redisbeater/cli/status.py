@@ -260,7 +260,7 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, 
     if until is not None:
         local = times._replace(is_utc=False).view()
         end = until.read(local.now, local.zone)
-    before, begun = ScheduleStore(app).is_paused, ScheduleStore(app).pause(note, by, end)
+    before, begun = ScheduleStore(app).paused(), ScheduleStore(app).pause(note, by, end)
     if as_json:
         click.echo(printable_json({**begun.as_dict(), "still_claimed": begun.still_claimed}, indent=2))
         return

@@ -225,7 +225,7 @@ def _page_routes(site: Site) -> list[Route]:
 async def _health(site: Site, request: Request) -> Response:
     """Return ``ok``, or 503 where Redis does not answer; for load balancers, which log in nowhere."""
     try:
-        await site.probe.is_paused()
+        await site.probe.paused()
     except RedisBeaterError:
         return PlainTextResponse("unavailable\n", 503)
     return PlainTextResponse("ok\n")

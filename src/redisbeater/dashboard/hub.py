@@ -358,5 +358,5 @@ class StatusPoller:
         known, self._known = self._known, (head, sent)
         if known is None:
             return LiveChanges()
-        has_run = sent != known[1] and not self._store.tracks_runs  # with records, each run has its message
+        has_run = sent != known[1] and not self._store.runs.are_tracked  # with records, each run has its message
         return LiveChanges(names=None if has_run else frozenset(), status=head != known[0])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,20 +16,16 @@ from redisbeater.display import quoted
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import delete_entry
 from redisbeater.editing.edit import Author
-from redisbeater.editing.stored_entry import failing_of, load
+from redisbeater.editing.stored_entry import load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management import pausing
-from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
-from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
-from redisbeater.management.edit_report import EditReport, draft, edit_entry
-from redisbeater.management.entry_view import with_results
-from redisbeater.management.entry_words import read_definition
-from redisbeater.management.files.apply import apply_changes, collect
+from redisbeater.management.blanking import redacted_line
+from redisbeater.management.bulk import Bulk, Outcome, delete_many, disable_many, enable_many
+from redisbeater.management.edit_report import draft
 from redisbeater.management.files.export import Export
-from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint import Findings, Linter
@@ -40,17 +34,10 @@ from redisbeater.management.renaming import copy_entry, rename_entry, restore_en
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
 from redisbeater.management.runs.history import (
     HistoryPage,
-    RunDetails,
-    newest_runs,
-    read_details,
     read_history,
-    read_run,
-    wait_for_end,
 )
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
-from redisbeater.management.runs.results import EntryResult, Failures, read_failures
-from redisbeater.management.runs.stop import Stopped, restart_run, stop_run
-from redisbeater.management.search import EntryPage, Filter, Listing, Search, check_sort, checked_states
+from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
 from redisbeater.management.simulation import Simulation, simulate_schedule
 from redisbeater.management.status import Health, HealthLimits, Status, check_health, read_status
 from redisbeater.management.why.facts import Answer
@@ -58,11 +45,8 @@ from redisbeater.management.why.past import explain
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import Failing
-from redisbeater.model.passed_values import as_task, check_number, checked_instant
+from redisbeater.model.passed_values import as_task, check_number
 from redisbeater.model.policies import Overlap, OverlapWord
-from redisbeater.model.run import Run, RunBrief, RunCounts, State
-from redisbeater.store import Late
 from redisbeater.times import is_seconds
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
@@ -141,29 +125,6 @@ class ScheduleStore:
         """
         return self.edit(name, if_version=if_version, note=note, by=by, **changes).entry
 
-    def edit(
-        self,
-        name: str,
-        /,
-        *,
-        task_options: Mapping[str, Any] | None = None,
-        if_version: str | None = None,
-        dry_run: bool = False,
-        note: str = "",
-        by: str = "",
-        **changes: Unpack[EntryChanges],
-    ) -> EditReport:
-        """Change an entry as :meth:`update` does, and report the changed fields and the next run before and after.
-
-        ``task_options`` are options of the task to change one by one, None removes one; ``options`` replaces them all.
-        With ``dry_run`` nothing is written.
-
-        Raises:
-            EntryNotFound, EditConflict: as for :meth:`update`.
-        """
-        change = self._change(name, changes, task_options, note, by)
-        return edit_entry(self._context, replace(change, if_version=if_version), dry_run=dry_run)
-
     def _change(
         self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
     ) -> FieldChange:
@@ -174,16 +135,6 @@ class ScheduleStore:
             option_rules=self._context.task_options,
             author=Author.of(by, note),
         )
-
-    def upsert(self, entry: RedisScheduleEntry, *, note: str = "", by: str = "") -> RedisScheduleEntry:
-        """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`.
-
-        With a store that has a ``prefix``, the entry belongs to its schedule from then on.
-        """
-        entry = checked_entry(entry)
-        if self._prefix is not None:
-            entry._bind(self._context)
-        return entry.save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
         """Make tens of thousands of changes in seconds.
@@ -355,26 +306,6 @@ class ScheduleStore:
         """
         return retry(self._context, check_name(name), Author.of(by, note))
 
-    def executed(self, name: str, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
-        """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
-        return self._unread(name).record_execution(at, note=note, by=by)
-
-    def definition(self, name: str) -> dict[str, Any]:
-        """Return the definition of an entry as JSON values, which :meth:`read_definition` reads.
-
-        Raises:
-            EntryNotFound, InvalidEntry: as for :meth:`get`.
-        """
-        return load(self._context, check_name(name)).definition.to_data(self._context.codec)
-
-    def read_definition(self, text: str, name: str = "") -> RedisScheduleEntry:
-        """Return the entry of a definition, without writing it; ``name`` takes the place of the name in the text.
-
-        Raises:
-            InvalidEntry: it cannot be read, or has a field that no entry has.
-        """
-        return read_definition(self._context, text, name)
-
     # Runs
 
     def history(
@@ -402,143 +333,8 @@ class ScheduleStore:
             ValueError: an argument is not valid.
         """
         entry = None if name is None else check_name(name)
-        before, since = self._instant("before", before), self._instant("since", since)
+        before, since = instant_of(self._context, "before", before), instant_of(self._context, "since", since)
         return read_history(self._context, entry, limit=limit, before=before, since=since, states=states)
-
-    def newest_runs(self, names: Sequence[str], limit: int = 30) -> dict[str, list[RunBrief]]:
-        """Return the newest runs of several entries in brief, each's newest first; empty if runs are not recorded."""
-        return newest_runs(self._context, names, limit)
-
-    def active_runs(self, limit: int = 200) -> list[Run]:
-        """Return active runs of the whole schedule, those whose lease ends first; empty if runs are not recorded."""
-        context = self._context
-        if not context.config.track_runs:
-            return []
-        runs = context.redis.runs
-        return shown_runs(context, runs.many(runs.active_ids(limit)).values())
-
-    @property
-    def tracks_runs(self) -> bool:
-        """Whether runs are recorded, as the setting ``redisbeater_track_runs`` says."""
-        return self._context.config.track_runs
-
-    def run(self, run_id: str) -> Run:
-        """Return a run as it is recorded.
-
-        Instead of its id, this and all methods that take one accept its first 8 characters, or more, where they begin
-        no other. That takes a search of a second at most; a whole id is looked up.
-
-        Raises:
-            RunNotFound: none of that id is kept, or several begin so.
-        """
-        return shown_run(self._context, read_run(self._context, run_id))
-
-    def run_details(self, run_id: str) -> RunDetails:
-        """Return a run with its traceback, its arguments and its queue, the runs that repeat it, its entry's result.
-
-        The arguments of a run that has succeeded are those of its entry, unless that was changed since.
-
-        Raises:
-            RunNotFound: as for :meth:`run`.
-        """
-        run = read_run(self._context, run_id)
-        return read_details(self._context, run, self.results([run.name]).get(run.name))
-
-    def traceback(self, run_id: str) -> str:
-        """Return where the error of a run was raised, without locals and secrets, or an empty text.
-
-        The newest 3 failures of each entry have one.
-
-        Raises:
-            RunNotFound: as for :meth:`run`.
-        """
-        return shown_traceback(self._context, read_run(self._context, run_id))
-
-    def failures(self, *, since: datetime | None = None, before: datetime | None = None) -> Failures:
-        """Return the newest failures of the schedule, grouped by entry and error, the group of the newest one first.
-
-        The newest 1,000 are known, and of each entry those runs that are kept. Addresses, ids and times make no
-        difference between errors. It is empty if runs are not recorded.
-
-        Arguments:
-            since: only runs that ended from then on. Naive times are in the app's zone.
-            before: only runs that ended before.
-        """
-        if not self.tracks_runs:
-            return Failures()
-        return read_failures(self._context, self._instant("since", since), self._instant("before", before))
-
-    def results(self, names: Sequence[str]) -> dict[str, EntryResult]:
-        """Return the results of the last runs of entries that exist, by name; empty if runs are not recorded."""
-        found = with_results(self._context, Search(self._context).named(names))
-        return {entry.name: entry.result for entry in found if entry.result is not None}
-
-    def minutes(self) -> dict[datetime, Counter[State]]:
-        """Return how many runs ended in which state, by the begin of each five minutes of the last six hours.
-
-        Those in which none ended are missing; it is empty if runs are not recorded.
-        """
-        return self._context.redis.runs.minutes() if self.tracks_runs else {}
-
-    def runs(self, name: str, limit: int = 100) -> list[Run]:
-        """Return the runs of an entry that have not ended: sent, started, to be tried again, or waiting to be sent.
-
-        It is empty if runs are not recorded.
-        """
-        context = self._context
-        if not context.config.track_runs:
-            return []
-        return shown_runs(context, context.redis.runs.active(check_name(name), limit))
-
-    def run_counts(self, name: str) -> RunCounts:
-        """Return the counts of an entry's runs by outcome, since it was created; all 0 if runs are not recorded."""
-        return self._context.redis.runs.counts(check_name(name))
-
-    def wait(
-        self, run_id: str, timeout: float | timedelta | None = None, progress: Callable[[Run], None] | None = None
-    ) -> Run:
-        """Wait until a run has ended, and return it as it is then; it may not have ended after ``timeout`` seconds.
-
-        ``progress`` is called with the run each second, and when it may have changed. A failover of Redis meanwhile
-        does not end the wait.
-
-        Raises:
-            RunNotFound: none of that id is kept.
-            StoreUnavailable: Redis cannot be reached at the first look, or when the time is over.
-        """
-        return wait_for_end(self._context, run_id, timeout, progress)
-
-    def stop(self, run_id: str, *, by: str = "", note: str = "") -> Stopped:
-        """Stop a run: one that waits for beat at once, any other through its worker, and wait 2 seconds for its end.
-
-        Whatever the worker's pool can, ``redisbeater.runs.stop_requested()`` becomes true in the task.
-
-        Raises:
-            RunNotFound: none of that id is kept.
-        """
-        return stop_run(self._context, run_id, Author.of(by, note))
-
-    def restart(
-        self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, by: str = "", note: str = ""
-    ) -> str:
-        """Send a run that has ended again, and return the id of the new run.
-
-        It has the task, the arguments and the options that the other one had when it was sent. Those of one that has
-        succeeded are not kept: its entry has them, unless that was changed since.
-
-        Arguments:
-            run_id: the run that has ended.
-            overlap: what decides where another run of the entry is active; None: the entry's own.
-            by: who, for the log. Default: user and host of this process.
-            note: why, for the log.
-
-        Raises:
-            RunNotFound: none of that id is kept.
-            RunActive: it has not ended, or another run of the entry is active and its overlap allows no other.
-            InvalidEntry: it has succeeded, and its entry was changed since: trigger that.
-            SendFailed: the broker did not take it.
-        """
-        return restart_run(self._caller, run_id, read_overlap(overlap), Author.of(by, note))
 
     def backfill(
         self,
@@ -632,11 +428,6 @@ class ScheduleStore:
         """End the pause. What came up meanwhile runs by its ``misfire_grace_time`` and ``coalesce``."""
         return pausing.resume(self._context, Author.of(by, note))
 
-    @property
-    def is_paused(self) -> Pause | None:
-        """The pause of the schedule, or None if it is not paused."""
-        return pausing.read_pause(self._context)
-
     def status(self, *, details: bool = False) -> Status:
         """Return who leads, who stands by, what is due, and what the leader reports about itself.
 
@@ -709,7 +500,7 @@ class ScheduleStore:
             ValueError: an argument is not valid.
         """
         span = None if within is None else timedelta(seconds=_seconds(within, "within"))
-        begin = self._instant("start", start)
+        begin = instant_of(self._context, "start", start)
         if name is None:
             return next_runs(
                 self._context, within=span, limit=NEXT_OF_SCHEDULE if limit is None else limit, start=begin
@@ -765,11 +556,6 @@ class ScheduleStore:
         check_sort(sort)
         return self._listing.page(wanted, limit=limit, cursor=cursor, states=checked_states(state), sort=sort)
 
-    def clock(self) -> datetime:
-        """Return the time of the Redis server, in the zone of entries without their own."""
-        now, zone = self._context.redis.clock()
-        return now.astimezone(self._context.in_zone(zone).zone)
-
     def names(self) -> Iterator[str]:
         """Return the names of all entries, in no order."""
         return iter(self._context.redis.contents.names())
@@ -782,106 +568,7 @@ class ScheduleStore:
         """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
-    def failing(self) -> dict[str, Failing]:
-        """Return the entries whose runs cannot be sent, name -> failure, those that owe the oldest runs first.
-
-        Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
-        unavailable makes those entries fail that it was to get when the outage began.
-        """
-        redis = self._context.redis
-        snapshots = (snapshot for names in redis.failing.names() for snapshot in redis.load_many(names))
-        found = {snapshot.name: failing_of(snapshot) for snapshot in snapshots}
-        return {name: failing for name, failing in found.items() if failing is not None}
-
-    def late(self, more_than: float | timedelta = 60.0) -> Late:
-        """Return how many entries were due more than that many seconds ago and have not run, and the oldest lateness.
-
-        ``entries == 0`` is healthy. The number rises when no beat runs, when the broker is down, and with each entry
-        that is failing: that is late since the fire time that it owes.
-
-        Raises:
-            ValueError: ``more_than`` is negative or no number.
-        """
-        return self._context.redis.failing.late(_seconds(more_than))
-
     # Files, and what is to come
-
-    def export(
-        self,
-        prefix: str | None = None,
-        owner: str | None = None,
-        state: bool = False,
-        redact: bool = False,
-        *,
-        progress: Callable[[int], None] | None = None,
-    ) -> Export:
-        """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
-
-        Arguments:
-            prefix: only names that begin with this text.
-            owner: only those that the file of this owner declares.
-            state: also run counts, fire times and the identity of the schedule: a backup.
-            redact: blank the values of keys that name a secret, as ``redisbeater_redact`` says.
-            progress: called with the number of entries that were read.
-        """
-        found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state, progress=progress)
-        return found.without_secrets(self._context.config.redact) if redact else found
-
-    def plan(
-        self,
-        export: Export,
-        owner: str | None = None,
-        *,
-        adopt: bool = False,
-        delete: bool = True,
-        state: bool = False,
-        note: str = "",
-        by: str = "",
-        progress: Callable[[int], None] | None = None,
-    ) -> Changes:
-        """Return the changes that :meth:`apply` would make to the entries of an owner; write nothing.
-
-        What operators changed stays until the file's own field changes.
-
-        Arguments:
-            export: the file, from ``Export.read`` or ``Export.from_text``.
-            owner: whose the entries are; by default the one that the file names.
-            adopt: take over entries of others that have a name of the file.
-            delete: delete the owner's entries that the file has not.
-            state: restore a backup, with run counts, fire times and identity. It needs no owner.
-            note: why, for the log.
-            by: who, for the log.
-            progress: called with the number of entries that were planned.
-
-        Raises:
-            InvalidEntry: an entry cannot be stored, or belongs to someone else.
-        """
-        author = Author.of(by, note)
-        terms = ApplyOptions(
-            owner=owner or export.owner,
-            author=author,
-            rules=self._context.task_options,
-            adopts=adopt,
-            deletes=delete,
-            restores=state,
-        )
-        return plan_changes(self._context, export, terms, progress)
-
-    def apply(
-        self, changes: Changes, done: Applied | None = None, progress: Callable[[int], None] | None = None
-    ) -> Applied:
-        """Apply what :meth:`plan` returned, deletions last, and return what was done.
-
-        An entry that was changed since the plan was made is left out, and is in ``conflicts``.
-
-        Arguments:
-            changes: the plan.
-            done: records what was done, also where an exception ends it; planning and applying again does the rest.
-            progress: called with the number of entries that are done.
-        """
-        done = Applied() if done is None else done
-        apply_changes(self._context, changes, done, progress)
-        return done
 
     def simulate(
         self,
@@ -950,10 +637,6 @@ class ScheduleStore:
         """Return an entry that has only a name, to be changed."""
         context = self._context
         return RedisScheduleEntry(name, app=context.app)._bind(context)
-
-    def _instant(self, name: str, given: datetime | None) -> datetime | None:
-        """Return the instant of a passed time; a naive one is in the app's zone."""
-        return None if given is None else checked_instant(given, self._context.zone, name)
 
 
 def _seconds(duration: float | timedelta, name: str = "more_than") -> float:

@@ -99,9 +99,9 @@ VERBS: Mapping[str, Verb] = {
              " again: disable it instead.",
              about="The next beat that leads stores a static entry again; disable it instead."),
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
-        Verb("stop", "Stop", "asked to stop", "operate", _store.stop, of="runs", when="active", most_unasked=0,
+        Verb("stop", "Stop", "asked to stop", "operate", _store.runs.stop, of="runs", when="active", most_unasked=0,
              warning="Its worker ends it. In a pool of threads it ends only where its task asks stop_requested()."),
-        Verb("restart", "Send again", "sent again", "operate", _store.restart, of="runs", when="ended"),
+        Verb("restart", "Send again", "sent again", "operate", _store.runs.restart, of="runs", when="ended"),
     )
 }  # fmt: skip
 

@@ -421,7 +421,7 @@ PIECE_OF_BACKFILL = 50
 async def ask_to_backfill(req: PageRequest) -> Page:
     """Show the form of a backfill."""
     name = (await req.store.get(asked_name(req))).name
-    return _backfill_form(name, {}, tracks_runs=await req.store.tracks_runs(), zone=await zone_of(req, name))
+    return _backfill_form(name, {}, tracks_runs=await req.store.runs.are_tracked(), zone=await zone_of(req, name))
 
 
 async def backfill(req: PageRequest) -> Page | Response:
@@ -444,7 +444,7 @@ async def backfill(req: PageRequest) -> Page | Response:
     if planned is None or form["confirm"] != "1":
         if planned and req.wants_json:
             return JSONAnswer(planned.as_dict())
-        more = {"tracks_runs": await req.store.tracks_runs(), "zone": zone}
+        more = {"tracks_runs": await req.store.runs.are_tracked(), "zone": zone}
         return _backfill_form(name, form.flat, errors, planned, **more)
     return await _send_missing(req, form, planned)
 
@@ -538,7 +538,7 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
 
 async def _known(req: PageRequest, ids: Sequence[str]) -> list[Run]:
     """Return those of some runs that are kept, for a question about them."""
-    found = await asyncio.gather(*map(req.store.run, ids), return_exceptions=True)
+    found = await asyncio.gather(*map(req.store.runs.get, ids), return_exceptions=True)
     return [run for run in found if isinstance(run, Run)]
 
 
@@ -566,7 +566,7 @@ async def _found(req: PageRequest, ids: Sequence[str]) -> dict[str, str | RunNot
         deadline = time.monotonic() + MOST_SECONDS
         for run_id in (each for each in ids if each not in found):
             try:
-                found[run_id] = (await store.run(run_id)).id
+                found[run_id] = (await store.runs.get(run_id)).id
             except RunNotFound as exc:
                 found[run_id] = exc
             if time.monotonic() > deadline:

@@ -53,7 +53,7 @@ async def entry(req: PageRequest) -> Page:
     recorded = await store.recorded(name)
     lines = await store.log(name)
     answer, query = await store.explained(name, None, req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
-    history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
+    history, runs = await query.read(req, name), (await store.runs.newest([name], HISTORY))[name]
     view = view.with_runs(runs)
     data = {
         **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
@@ -67,7 +67,7 @@ async def entry(req: PageRequest) -> Page:
         "answer": answer,
         "upcoming": (upcoming := await _upcoming(req, view))[:UPCOMING],
         "weeks": _two_weeks(req, view, upcoming),
-        "active": sorted(await store.runs(name), key=moment_of),
+        "active": sorted(await store.runs.active(name), key=moment_of),
         "history": history,
         "query": query,
         "states": RUN_STATES,
@@ -75,7 +75,7 @@ async def entry(req: PageRequest) -> Page:
         "revertible": [line.last for line in revertible(lines)] if req.may("edit") and view.stored else [],
         "fields": _fields(view),
         "with_secrets": with_secrets,
-        "tracks_runs": await store.tracks_runs(),
+        "tracks_runs": await store.runs.are_tracked(),
         "runs": runs,
     }
     status = 422 if query.problems else 200
@@ -168,7 +168,7 @@ async def entries(req: PageRequest) -> Page:
         found = ViewPage(entries=named, total=len(named), number=1, pages=1)
     else:
         found = await req.store.views(query.page, query.size, **query.filters)
-    runs = await req.store.newest_runs([view.name for view in found.entries], RUNS)
+    runs = await req.store.runs.newest([view.name for view in found.entries], RUNS)
     found = replace(found, entries=[view.with_runs(runs[view.name]) for view in found.entries])
     return Page(
         template="entries.html",
@@ -234,7 +234,7 @@ async def find(req: PageRequest) -> Page:
     target = command.target if command else text
     runs = await _runs_with(req, target)
     entries = _nearest(text, found)[:MOST_FOUND]
-    newest = await req.store.newest_runs([entry.name for entry in entries], RUNS)
+    newest = await req.store.runs.newest([entry.name for entry in entries], RUNS)
     labels = dict.fromkeys("=".join(label) for entry in found for label in entry.labels.items())
     values: dict[str, Any] = {
         "q": text,
@@ -273,7 +273,7 @@ async def _runs_with(req: PageRequest, text: str) -> Sequence[Run | str]:
     if not re.fullmatch(r"[0-9a-fA-F-]{8,36}", text) or (is_typing and len(text) < WHOLE_ID):
         return []
     try:
-        return [await req.store.run(text)]
+        return [await req.store.runs.get(text)]
     except RunNotFound as exc:
         return exc.runs[:MOST_FOUND]
     except ImproperlyConfigured:  # runs are not recorded

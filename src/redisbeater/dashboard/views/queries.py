@@ -379,7 +379,7 @@ def whole_ids(asked: QueryParams) -> list[str]:
 
 async def _run(req: PageRequest, run_id: str) -> Run | None:
     with suppress(RunNotFound):
-        return await req.store.run(run_id)
+        return await req.store.runs.get(run_id)
     return None
 
 

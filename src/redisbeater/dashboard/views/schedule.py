@@ -58,14 +58,14 @@ YEAR_SECONDS = 365 * 24 * 3600
 async def status(req: PageRequest) -> Page:
     """Show beats, Redis, broker, the last hour, the runs in work, and the verdict of ``health``."""
     found, health = await req.site.status.get(), await req.store.health()
-    runs = await req.store.active_runs()
+    runs = await req.store.runs.active()
     runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
     data = {**found.as_dict(), "health": health, "runs": runs}
     values = {
         "status": found,
         "health": health,
         "active": runs,
-        "tracks_runs": await req.store.tracks_runs(),
+        "tracks_runs": await req.store.runs.are_tracked(),
         "lines": await req.store.log(limit=50),
         "listed": (await req.store.views(1, 1)).total,
     }
@@ -207,7 +207,7 @@ async def upcoming(req: PageRequest) -> Page:
 
 async def history(req: PageRequest) -> Page | Response:
     """Show what became of runs, of one entry, of some or of all, the newest first; go to the one that an id names."""
-    name, tracks_runs = req.query("name"), await req.store.tracks_runs()
+    name, tracks_runs = req.query("name"), await req.store.runs.are_tracked()
     zone = await zone_of(req, name) if name else None
     query, unknown = HistoryQuery.of(req, SIZE, zone), ""
     if tracks_runs and RUN_ID.fullmatch(query.q) and not query.ids and not req.is_live:
@@ -237,7 +237,7 @@ async def history(req: PageRequest) -> Page | Response:
 async def _ids_like(req: PageRequest, text: str) -> tuple[Sequence[str], str]:
     """Return the ids of the runs that a text may mean, and why there is none."""
     try:
-        return [(await req.store.run(text)).id], ""
+        return [(await req.store.runs.get(text)).id], ""
     except RunNotFound as exc:
         return exc.runs, _said(exc)
 
@@ -264,7 +264,7 @@ async def _failures(
     is_apart = query.before or query.ids or query.error or query.task or query.worker or query.problems
     if req.is_live or is_apart or (query.states and FAILED.isdisjoint(query.states)):
         return [], None
-    found = await req.store.failures(since=query.start)
+    found = await req.store.runs.failures(since=query.start)
     return [each for each in found if name in ("", each.name) and (names is None or each.name in names)], found.begin
 
 
@@ -298,7 +298,7 @@ async def run(req: PageRequest) -> Page | Response:
     if not run_id:
         raise HTTPException(400, "the address names no run: ?id=... is missing")
     try:
-        found = await req.store.run_details(run_id)
+        found = await req.store.runs.details(run_id)
     except RunNotFound as exc:
         if exc.runs and not req.is_json:
             return _to_runs(req, run_id, exc.runs)
@@ -370,7 +370,7 @@ async def bands(req: PageRequest) -> Page:
     shown = found.bands[(number - 1) * MOST_LANES : number * MOST_LANES]
     names = [band.name for band in shown]
     due = await req.store.due_seconds(names, now, found.end, MOST_DUE)
-    runs = await req.store.newest_runs(names)
+    runs = await req.store.runs.newest(names)
     axis = Axis(begin, found.end, now, _zone(req))
     lanes = [lane(band, due.get(band.name, []), runs[band.name], axis, held_until) for band in shown]
     data = {

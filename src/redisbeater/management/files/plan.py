@@ -130,7 +130,7 @@ class PlannedChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What applying a file changes, as :meth:`redisbeater.ScheduleStore.plan` returns it.
+    """What applying a file changes, as :meth:`redisbeater.results.Files.plan` returns it.
 
     Attributes:
         entries: the planned change of each entry.

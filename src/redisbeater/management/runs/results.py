@@ -353,7 +353,7 @@ MOST_FAILURES = 1_000
 
 
 def read_failures(context: Context, since: datetime | None = None, before: datetime | None = None) -> Failures:
-    """Return the newest failures of the schedule; :meth:`redisbeater.ScheduleStore.failures`."""
+    """Return the newest failures of the schedule; :meth:`redisbeater.results.Runs.failures`."""
     groups: dict[tuple[str, str], list[Run]] = {}
     runs = context.redis.runs
     for run in shown_runs(context, runs.failures(MOST_FAILURES, before, since)):

@@ -61,7 +61,7 @@ class Stopped:
 
 
 def stop_run(context: Context, run_id: str, author: Author) -> Stopped:
-    """Stop a run; :meth:`redisbeater.ScheduleStore.stop`.
+    """Stop a run; :meth:`redisbeater.results.Runs.stop`.
 
     Raises:
         RunNotFound: none of that id is kept.
@@ -134,7 +134,7 @@ def _stopped(context: Context, outcome: Literal["REVOKED", "ASKED", "CANNOT"], r
 
 
 def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author: Author) -> str:
-    """Send a run that has ended again, and return the id of the new one; :meth:`redisbeater.ScheduleStore.restart`.
+    """Send a run that has ended again, and return the id of the new one; :meth:`redisbeater.results.Runs.restart`.
 
     Raises:
         RunNotFound: none of that id is kept.

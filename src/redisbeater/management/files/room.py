@@ -1,0 +1,98 @@
+"""``Files``: files of entries, ``store.files``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redisbeater.editing.edit import Author
+from redisbeater.management.files.apply import apply_changes, collect
+from redisbeater.management.files.export import Export
+from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
+from redisbeater.management.room import Room
+
+
+class Files(Room):
+    """Files of entries: written from the schedule, and applied to it. ``store.files``.
+
+    Example::
+
+        changes = store.files.plan(Export.read("entries.yaml"), owner="reports")
+        store.files.apply(changes)
+    """
+
+    def export(
+        self,
+        prefix: str | None = None,
+        owner: str | None = None,
+        state: bool = False,
+        redact: bool = False,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Export:
+        """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
+
+        Arguments:
+            prefix: only names that begin with this text.
+            owner: only those that the file of this owner declares.
+            state: also run counts, fire times and the identity of the schedule: a backup.
+            redact: blank the values of keys that name a secret, as ``redisbeater_redact`` says.
+            progress: called with the number of entries that were read.
+        """
+        found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state, progress=progress)
+        return found.without_secrets(self._context.config.redact) if redact else found
+
+    def plan(
+        self,
+        export: Export,
+        owner: str | None = None,
+        *,
+        adopt: bool = False,
+        delete: bool = True,
+        state: bool = False,
+        note: str = "",
+        by: str = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> Changes:
+        """Return the changes that :meth:`apply` would make to the entries of an owner; write nothing.
+
+        What operators changed stays until the file's own field changes.
+
+        Arguments:
+            export: the file, from ``Export.read`` or ``Export.from_text``.
+            owner: whose the entries are; by default the one that the file names.
+            adopt: take over entries of others that have a name of the file.
+            delete: delete the owner's entries that the file has not.
+            state: restore a backup, with run counts, fire times and identity. It needs no owner.
+            note: why, for the log.
+            by: who, for the log.
+            progress: called with the number of entries that were planned.
+
+        Raises:
+            InvalidEntry: an entry cannot be stored, or belongs to someone else.
+        """
+        author = Author.of(by, note)
+        terms = ApplyOptions(
+            owner=owner or export.owner,
+            author=author,
+            rules=self._context.task_options,
+            adopts=adopt,
+            deletes=delete,
+            restores=state,
+        )
+        return plan_changes(self._context, export, terms, progress)
+
+    def apply(
+        self, changes: Changes, done: Applied | None = None, progress: Callable[[int], None] | None = None
+    ) -> Applied:
+        """Apply what :meth:`plan` returned, deletions last, and return what was done.
+
+        An entry that was changed since the plan was made is left out, and is in ``conflicts``.
+
+        Arguments:
+            changes: the plan.
+            done: records what was done, also where an exception ends it; planning and applying again does the rest.
+            progress: called with the number of entries that are done.
+        """
+        done = Applied() if done is None else done
+        apply_changes(self._context, changes, done, progress)
+        return done
