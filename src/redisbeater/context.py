@@ -109,8 +109,7 @@ class Context:
             TypeError: it is no app.
         """
         app = app_or_default(app)
-        if not isinstance(app, Celery):
-            raise TypeError(f"app: expected a Celery app, got {type(app).__name__}")  # its text may hold passwords
+        check_app(app)
         if isinstance(app, Proxy):  # ``celery.current_app``
             app = app._get_current_object()
         context: Context | None = vars(app).get(_ATTRIBUTE)
@@ -153,6 +152,16 @@ class Context:
 def _kept(value: Any) -> Any:
     """Return the value of a setting as it stays if somebody changes it in place."""
     return copy(value) if isinstance(value, (dict, list, set)) else value
+
+
+def check_app(app: object) -> None:
+    """Refuse what is no Celery app.
+
+    Raises:
+        TypeError: it is none, such as a name. Its text may hold passwords.
+    """
+    if not isinstance(app, Celery):
+        raise TypeError(f"app: expected a Celery app, got {type(app).__name__}; import it: from proj import app")
 
 
 def _zone(app: Celery) -> tzinfo:

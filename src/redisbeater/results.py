@@ -5,17 +5,18 @@ from __future__ import annotations
 from redisbeater.editing.changes import PlannedUpsert
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.upcoming import UpcomingRun
-from redisbeater.management.async_store import AsyncBulk
+from redisbeater.management.async_store import AsyncBulk, AsyncFiles, AsyncIncidents, AsyncRuns
 from redisbeater.management.bulk import Bulk, Outcome
-from redisbeater.management.edit_report import EditReport
 from redisbeater.management.files.export import FileEntry
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
-from redisbeater.management.incidents.room import AsyncIncidents, Incidents
+from redisbeater.management.files.room import Files
+from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint_rules import Finding
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.runs.backfill import Backfill
 from redisbeater.management.runs.history import HistoryPage, RunDetails
 from redisbeater.management.runs.results import Ends, EntryResult, FailureGroup, Failures, Result
+from redisbeater.management.runs.room import Runs
 from redisbeater.management.runs.stop import Stopped
 from redisbeater.management.search import EntryPage
 from redisbeater.management.simulation import Band, Simulation
@@ -26,21 +27,21 @@ from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing, Score
 from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
-from redisbeater.store.measures import Late
 from redisbeater.store.server import ServerFacts
 
 __all__ = (
     "Answer",
     "Applied",
     "AsyncBulk",
+    "AsyncFiles",
     "AsyncIncidents",
+    "AsyncRuns",
     "Backfill",
     "Band",
     "BeatLine",
     "Bulk",
     "Changes",
     "Edit",
-    "EditReport",
     "Ends",
     "EntryPage",
     "EntryResult",
@@ -50,6 +51,7 @@ __all__ = (
     "Failures",
     "FieldDifference",
     "FileEntry",
+    "Files",
     "Finding",
     "Health",
     "HistoryPage",
@@ -57,7 +59,6 @@ __all__ = (
     "Incidents",
     "Kind",
     "LastHour",
-    "Late",
     "LogLine",
     "Outcome",
     "Override",
@@ -70,6 +71,7 @@ __all__ = (
     "RunBrief",
     "RunCounts",
     "RunDetails",
+    "Runs",
     "Score",
     "Server",
     "ServerFacts",

@@ -226,7 +226,9 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
       celery -A proj redisbeater export --state -o backup.json
     """
     with Progress("read") as progress:
-        found = ScheduleStore(app).files.export(prefix=prefix, owner=owner, state=state, redact=redact, progress=progress)
+        found = ScheduleStore(app).files.export(
+            prefix=prefix, owner=owner, state=state, redact=redact, progress=progress
+        )
     with Progress("written:") as progress:
         text = found.to_text(as_yaml=bool(file and file.endswith((".yaml", ".yml"))), progress=progress)
     if file is None or file == "-":
@@ -334,7 +336,9 @@ def apply(
     view = times.view()
     terms: Any = {"adopt": adopt, "delete": not no_delete, "state": state, "note": note, "by": by}
     with Progress("planned") as progress:
-        plans = [(title, store.files.plan(each, owner, progress=progress, **terms)) for title, each in _exports(files, owner)]
+        plans = [
+            (title, store.files.plan(each, owner, progress=progress, **terms)) for title, each in _exports(files, owner)
+        ]
     if as_json and (dry_run or check):
         click.echo(printable_json([changes_as_dict(changes, context) for _, changes in plans], indent=2))
     for title, changes in plans if not as_json else ():

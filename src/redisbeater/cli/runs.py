@@ -38,6 +38,7 @@ from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import RedisBeaterError, RunActive, SendFailed, StoreError
 from redisbeater.management.runs.backfill import Backfill
 from redisbeater.management.runs.history import check_tracked, end_words
+from redisbeater.management.runs.room import Runs
 from redisbeater.management.runs.stop import Stopped
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.verbs import Verb
@@ -63,11 +64,11 @@ def of_runs(change: Callable[..., Stopped | str]) -> Callable[..., None]:
     def run(app: Celery, run_ids: Sequence[str], *, as_json: bool, **options: Any) -> None:
         if not run_ids:
             raise BadInput("expected the ids of runs; history NAME --long shows them")
-        store, worst = ScheduleStore(app), 0
+        runs, worst = ScheduleStore(app).runs, 0
         for run_id in run_ids:
             try:
-                run_id = store.runs.get(run_id).id
-                found = change(store, run_id, **options)
+                run_id = runs.get(run_id).id
+                found = change(runs, run_id, **options)
             except StoreError:
                 raise
             except RedisBeaterError as exc:
@@ -88,7 +89,7 @@ def of_runs(change: Callable[..., Stopped | str]) -> Callable[..., None]:
 
 @redisbeater.command()
 @of_runs
-def stop(store: ScheduleStore, run_id: str, *, note: str, by: str) -> Stopped:
+def stop(runs: Runs, run_id: str, *, note: str, by: str) -> Stopped:
     """Stop runs by their ids. Exit code 1: one of them goes on, as its worker cannot end it, or had ended before.
 
     REVOKED: it was ended, or never begins. ASKED: it was asked to, and has not ended within 2 seconds, or ended by
@@ -99,13 +100,13 @@ def stop(store: ScheduleStore, run_id: str, *, note: str, by: str) -> Stopped:
       celery -A proj redisbeater stop 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --note "wrong month"
       celery -A proj redisbeater history report --long --state STARTED
     """
-    return store.runs.stop(run_id, by=by, note=note)
+    return runs.stop(run_id, by=by, note=note)
 
 
 @redisbeater.command()
 @OVERLAP
 @of_runs
-def restart(store: ScheduleStore, run_id: str, *, overlap: OverlapWord | None, note: str, by: str) -> str:
+def restart(runs: Runs, run_id: str, *, overlap: OverlapWord | None, note: str, by: str) -> str:
     """Send ended runs again, as new runs with the same task and arguments.
 
     Those of a run that has succeeded are its entry's, unless that was changed since.
@@ -115,7 +116,7 @@ def restart(store: ScheduleStore, run_id: str, *, overlap: OverlapWord | None, n
       celery -A proj redisbeater restart 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11
       celery -A proj redisbeater restart 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --overlap allow --note "feed is back"
     """
-    return store.runs.restart(run_id, overlap=overlap, by=by, note=note)
+    return runs.restart(run_id, overlap=overlap, by=by, note=note)
 
 
 def command_of(verb: Verb) -> click.Command:

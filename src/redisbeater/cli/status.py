@@ -260,7 +260,7 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, 
     if until is not None:
         local = times._replace(is_utc=False).view()
         end = until.read(local.now, local.zone)
-    before, begun = ScheduleStore(app).paused(), ScheduleStore(app).pause(note, by, end)
+    before, begun = ScheduleStore(app).paused(), ScheduleStore(app).pause(until=end, note=note, by=by)
     if as_json:
         click.echo(printable_json({**begun.as_dict(), "still_claimed": begun.still_claimed}, indent=2))
         return
@@ -284,7 +284,7 @@ def resume(app: Celery, note: str, by: str, as_json: bool) -> None:
     Example:
       celery -A proj redisbeater resume --note "database is back"
     """
-    ended = ScheduleStore(app).resume(note, by)
+    ended = ScheduleStore(app).resume(note=note, by=by)
     if as_json:
         click.echo(printable_json(json_form(ended), indent=2))
     elif ended.pause is None:

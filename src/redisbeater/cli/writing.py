@@ -33,6 +33,7 @@ from redisbeater.cli.group import (
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal
 from redisbeater.cli.upcoming import delay_words
+from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -45,6 +46,7 @@ from redisbeater.management.entry_words import (
     EntryWords,
     default_of,
     fields_of_entry,
+    read_definition,
 )
 from redisbeater.management.files.reading import read_text
 from redisbeater.management.lint_rules import interval_problem, skipped_bounds
@@ -219,7 +221,7 @@ def create(
     """
     store = OperatorStore(app)
     if json_file is not None:
-        wanted = _from_file(store, name, task, json_file, given.options)
+        wanted = _from_file(app, name, task, json_file, given.options)
     else:
         words = store.words(given.words)
         wanted = _from_options(store, name, task, words)
@@ -237,13 +239,13 @@ def create(
 
 
 def _from_file(
-    store: OperatorStore, name: str | None, task: str | None, path: str, options: dict[str, Any]
+    app: Celery, name: str | None, task: str | None, path: str, options: dict[str, Any]
 ) -> RedisScheduleEntry:
     """Return the entry of a file that holds its whole definition, perhaps without a name."""
     if task is not None or any(value is not None for value in options.values()):
         raise BadInput("--json-file holds the whole definition; pass only the name beside it")
     try:
-        return store.read_definition(read_at(path, "--json-file"), name or "")
+        return read_definition(Context.of(app), read_at(path, "--json-file"), name or "")
     except InvalidEntry as exc:
         raise BadInput(f"{shown(path)}: {shown(exc)}") from exc
 

@@ -146,7 +146,7 @@ async def read_head(req: PageRequest) -> Head:
     if status.pause:
         held = await req.site.held.get(status.due, status.pause.since)
     elif status.oldest >= LATE:
-        late = (await req.store.late(LATE)).entries
+        late = await req.store.late(LATE)
     key, counter = (status.entries, status.dormant), req.site.disabled
     disabled = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or 0
     return Head(status=status, lead_ended=ended, late=late, disabled=disabled, held=held)

@@ -141,8 +141,8 @@ def create_app(
             raise ImproperlyConfigured(str(exc)) from exc
     context = Context.of(celery_app)
     config = context.config
-    make_store = partial(OperatorStore, celery_app, prefix=context.prefix)
-    make_async_store = partial(AsyncOperatorStore, celery_app, prefix=context.prefix)
+    make_store = partial(OperatorStore, celery_app, key_prefix=context.prefix)
+    make_async_store = partial(AsyncOperatorStore, celery_app, key_prefix=context.prefix)
     store, heavy, page_keys = make_async_store(), make_async_store(), make_store().page_keys
     site = Site(
         store=store,

@@ -350,7 +350,7 @@ class StatusPoller:
         status, _ = self._store.overview()
         # Without its end, which is never quite the same when it is read again.
         pause = status.pause and (status.pause.since, status.pause.by, status.pause.note, self._store.held())
-        late = self._store.late(LATE).entries if status.oldest >= LATE and not pause else 0
+        late = self._store.late(LATE) if status.oldest >= LATE and not pause else 0
         counts = (status.entries, status.broken, status.failing, status.failed, status.unstable, late)
         incidents = tuple((incident.id, incident.times) for incident in status.incidents)
         head = (status.leader_name, status.is_hanging, pause, counts, status.unstarted_entries, incidents)

@@ -606,7 +606,7 @@ class Forecasts:
         self, selection: Mapping[str, Any], ahead: timedelta | None, held_until: datetime | None
     ) -> Quarters:
         start, is_whole = await self._store.now(), not any(selection.values())
-        minutes = await self._store.runs.timeline() if is_whole and await self._store.runs.are_tracked() else None
+        minutes = await self._store.runs.timeline() if is_whole and self._store.runs.are_tracked else None
         left = QUARTERS if minutes is None else QUARTERS - PASSED
         end = floor_quarter(start) + left * QUARTER if ahead is None else start + ahead
         simulated = await self._store.simulate(start, end, **selection)

@@ -11,7 +11,7 @@ from contextvars import copy_context
 from datetime import timedelta
 from functools import partial, wraps
 from types import MethodType, TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from celery import Celery
 from celery.app import app_or_default
@@ -20,10 +20,11 @@ from redisbeater.clock import host_seconds
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
-from redisbeater.management.incidents.room import AsyncIncidents
+from redisbeater.management.files.room import Files
+from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
+from redisbeater.management.runs.room import Runs
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.model.beat_line import Pause
 from redisbeater.model.run import Run
 from redisbeater.store.connection import cancelled
 
@@ -34,8 +35,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Awaiting(Protocol):
+    """A store to be awaited, or a room of one."""
+
+    @property
+    def _sync(self) -> Any:
+        """The store or the room that does the work."""
+
+    async def _run(self, call: Callable[[], R], *, is_long_read: bool = False) -> R:
+        """Run a call in a thread of the store."""
+
+
 class Awaited(Generic[P, R]):
-    """A method of :class:`ScheduleStore` that is called in a thread of the store's own, and awaited.
+    """A method of a store, or of a room of it, that is called in a thread of the store's own, and awaited.
 
     ``is_long_read``: it goes through entries, page by page, and changes nothing; cancelled, it ends between two pages.
     """
@@ -44,7 +56,7 @@ class Awaited(Generic[P, R]):
         self.__doc__ = method.__doc__
 
         @wraps(method)
-        async def call(store: AsyncScheduleStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def call(store: Awaiting, /, *args: P.args, **kwargs: P.kwargs) -> R:
             sync = store._sync  # Celery knows the current app by thread: the caller's thread asks for it
             return await store._run(lambda: method(sync, *args, **kwargs), is_long_read=is_long_read)
 
@@ -57,104 +69,47 @@ class Awaited(Generic[P, R]):
     def __get__(self, store: None, owner: type) -> Awaited[P, R]: ...
 
     @overload
-    def __get__(self, store: AsyncScheduleStore, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, store: Awaiting, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
 
-    def __get__(self, store: AsyncScheduleStore | None, owner: type) -> Any:
+    def __get__(self, store: Awaiting | None, owner: type) -> Any:
         return self if store is None else MethodType(self._call, store)
 
 
-def _pause_of(store: ScheduleStore) -> Pause | None:
-    """Return the pause of the schedule, if it is paused."""
-    return store.is_paused
+class AsyncRoom:
+    """A room of a store, to be awaited; its calls run in the threads of the store."""
 
-
-def _tracks_runs(store: ScheduleStore) -> bool:
-    """Return whether runs are recorded."""
-    return store.tracks_runs
-
-
-class AsyncScheduleStore:
-    """The schedule of an app, with the methods of :class:`ScheduleStore`, to be awaited.
-
-    Each call runs in one of a few threads of the store's own, so that neither Redis nor the broker ever blocks the
-    event loop. A call that is cancelled is not undone: what a thread has begun, it finishes as a whole, in the
-    background; what no thread has begun does not happen. A read that goes through many entries ends at the next page.
-    Building a store does no I/O; one for each process is enough, and one that was made, or used, before a fork works in
-    the child.
-
-    Arguments:
-        app: default: the current app at each call.
-        prefix: as for :class:`ScheduleStore`.
-
-    Example::
-
-        store = AsyncScheduleStore(app)
-        await store.create("report", "proj.tasks.report", crontab(hour=9, minute=0))
-        async with store.bulk() as bulk:
-            await bulk.delete("old report")
-        await store.close()  # or all of it in: async with AsyncScheduleStore(app) as store
-    """
-
-    #: The store that does the work.
-    _kind = ScheduleStore
-
-    def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
-        self._given_app, self._prefix = app, prefix
-        self._store: ScheduleStore | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._pid = os.getpid()
+    def __init__(self, store: AsyncScheduleStore) -> None:
+        self._store = store
 
     def __repr__(self) -> str:
-        return repr(self._sync).replace("<", "<Async", 1)
+        return f"<{type(self).__name__} of {self._store!r}>"
 
-    async def __aenter__(self) -> AsyncScheduleStore:
-        return self
+    async def _run(self, call: Callable[[], R], *, is_long_read: bool = False) -> R:
+        return await self._store._run(call, is_long_read=is_long_read)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.close()
 
-    create = Awaited(ScheduleStore.create)
-    update = Awaited(ScheduleStore.update)
-    get = Awaited(ScheduleStore.get)
-    delete = Awaited(ScheduleStore.delete)
-    enable = Awaited(ScheduleStore.enable)
-    disable = Awaited(ScheduleStore.disable)
-    enable_many = Awaited(ScheduleStore.enable_many)
-    disable_many = Awaited(ScheduleStore.disable_many)
-    delete_many = Awaited(ScheduleStore.delete_many)
-    skip_next = Awaited(ScheduleStore.skip_next)
-    rename = Awaited(ScheduleStore.rename)
-    copy = Awaited(ScheduleStore.copy)
-    restore = Awaited(ScheduleStore.restore)
-    retry = Awaited(ScheduleStore.retry)
-    trigger = Awaited(ScheduleStore.trigger)
-    history = Awaited(ScheduleStore.history, is_long_read=True)
-    backfill = Awaited(ScheduleStore.backfill)
-    pause = Awaited(ScheduleStore.pause)
-    resume = Awaited(ScheduleStore.resume)
-    status = Awaited(ScheduleStore.status)
-    health = Awaited(ScheduleStore.health)
-    log = Awaited(ScheduleStore.log)
-    why = Awaited(ScheduleStore.why)
-    upcoming = Awaited(ScheduleStore.upcoming, is_long_read=True)
-    list = Awaited(ScheduleStore.list, is_long_read=True)
-    names = Awaited(ScheduleStore.names, is_long_read=True)
-    count = Awaited(ScheduleStore.count)
-    broken = Awaited(ScheduleStore.broken)
-    deleted = Awaited(ScheduleStore.deleted)
-    simulate = Awaited(ScheduleStore.simulate, is_long_read=True)
-    lint = Awaited(ScheduleStore.lint, is_long_read=True)
+class AsyncRuns(AsyncRoom):
+    """The runs of a schedule by their ids, with the methods of :class:`~redisbeater.results.Runs`, to be awaited."""
 
     @property
-    def incidents(self) -> AsyncIncidents:
-        """The same as of :class:`ScheduleStore`, to be awaited."""
-        return AsyncIncidents(self._run, lambda: self._sync.incidents)
+    def _sync(self) -> Runs:
+        return self._store._sync.runs
 
-    def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
-        """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
-        return AsyncBulk(self, self._sync.bulk(note=note, by=by))
+    @property
+    def are_tracked(self) -> bool:
+        """Whether runs are recorded, as the setting ``redisbeater_track_runs`` says."""
+        return self._sync.are_tracked
+
+    get = Awaited(Runs.get)
+    details = Awaited(Runs.details)
+    active = Awaited(Runs.active)
+    newest = Awaited(Runs.newest)
+    counts = Awaited(Runs.counts)
+    results = Awaited(Runs.results)
+    failures = Awaited(Runs.failures)
+    timeline = Awaited(Runs.timeline)
+    stop = Awaited(Runs.stop)
+    restart = Awaited(Runs.restart)
 
     async def wait(
         self, run_id: str, timeout: float | timedelta | None = None, progress: Callable[[Run], None] | None = None
@@ -170,7 +125,7 @@ class AsyncScheduleStore:
         """
         deadline = deadline_of(timeout)
         pause = SHORTEST_LOOK_SECONDS
-        found = await self.run(run_id)
+        found = await self.get(run_id)
         while True:
             if progress is not None:
                 progress(found)
@@ -185,11 +140,126 @@ class AsyncScheduleStore:
         is_first = True
         while True:
             try:
-                return await self.run(run_id)
+                return await self.get(run_id)
             except StoreUnavailable as exc:
                 wait_on(exc, run_id, deadline, is_first=is_first)
                 is_first = False
                 await asyncio.sleep(LONGEST_LOOK_SECONDS)
+
+
+class AsyncFiles(AsyncRoom):
+    """Files of entries, with the methods of :class:`~redisbeater.results.Files`, to be awaited."""
+
+    @property
+    def _sync(self) -> Files:
+        return self._store._sync.files
+
+    export = Awaited(Files.export, is_long_read=True)
+    plan = Awaited(Files.plan, is_long_read=True)
+    apply = Awaited(Files.apply)
+
+
+class AsyncIncidents(AsyncRoom):
+    """What did not do what it promises, with the methods of :class:`~redisbeater.results.Incidents`, to be awaited."""
+
+    @property
+    def _sync(self) -> Incidents:
+        return self._store._sync.incidents
+
+    list = Awaited(Incidents.list)
+    get = Awaited(Incidents.get)
+    acknowledge = Awaited(Incidents.acknowledge)
+
+
+class AsyncScheduleStore:
+    """The schedule of an app, with the methods of :class:`ScheduleStore`, to be awaited.
+
+    Each call runs in one of a few threads of the store's own, so that neither Redis nor the broker ever blocks the
+    event loop. A call that is cancelled is not undone: what a thread has begun, it finishes as a whole, in the
+    background; what no thread has begun does not happen. A read that goes through many entries ends at the next page.
+    Building a store does no I/O; one for each process is enough, and one that was made, or used, before a fork works in
+    the child.
+
+    Arguments:
+        app: default: the current app at each call.
+        key_prefix: as for :class:`ScheduleStore`.
+
+    Attributes:
+        runs: the runs by their ids, as :attr:`ScheduleStore.runs` has them, to be awaited.
+        files: files of entries, as :attr:`ScheduleStore.files` has them, to be awaited.
+        incidents: what did not do what it promises, as :attr:`ScheduleStore.incidents` has it, to be awaited.
+
+    Example::
+
+        store = AsyncScheduleStore(app)
+        await store.create("report", "proj.tasks.report", crontab(hour=9, minute=0))
+        async with store.bulk() as bulk:
+            await bulk.delete("old report")
+        await store.close()  # or all of it in: async with AsyncScheduleStore(app) as store
+    """
+
+    #: The store that does the work.
+    _kind = ScheduleStore
+
+    def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
+        self._store: ScheduleStore | None = None
+        self._given_app, self._key_prefix = app, key_prefix
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
+        self.runs, self.files, self.incidents = AsyncRuns(self), AsyncFiles(self), AsyncIncidents(self)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<", "<Async", 1)
+
+    async def __aenter__(self) -> AsyncScheduleStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    create = Awaited(ScheduleStore.create)
+    upsert = Awaited(ScheduleStore.upsert)
+    save = Awaited(ScheduleStore.save)
+    update = Awaited(ScheduleStore.update)
+    exists = Awaited(ScheduleStore.exists)
+    get = Awaited(ScheduleStore.get)
+    delete = Awaited(ScheduleStore.delete)
+    enable = Awaited(ScheduleStore.enable)
+    disable = Awaited(ScheduleStore.disable)
+    enable_many = Awaited(ScheduleStore.enable_many)
+    disable_many = Awaited(ScheduleStore.disable_many)
+    delete_many = Awaited(ScheduleStore.delete_many)
+    skip_next = Awaited(ScheduleStore.skip_next)
+    rename = Awaited(ScheduleStore.rename)
+    copy = Awaited(ScheduleStore.copy)
+    restore = Awaited(ScheduleStore.restore)
+    retry = Awaited(ScheduleStore.retry)
+    trigger = Awaited(ScheduleStore.trigger)
+    record_execution = Awaited(ScheduleStore.record_execution)
+    history = Awaited(ScheduleStore.history, is_long_read=True)
+    backfill = Awaited(ScheduleStore.backfill)
+    pause = Awaited(ScheduleStore.pause)
+    resume = Awaited(ScheduleStore.resume)
+    paused = Awaited(ScheduleStore.paused)
+    now = Awaited(ScheduleStore.now)
+    status = Awaited(ScheduleStore.status)
+    health = Awaited(ScheduleStore.health)
+    log = Awaited(ScheduleStore.log)
+    why = Awaited(ScheduleStore.why)
+    upcoming = Awaited(ScheduleStore.upcoming, is_long_read=True)
+    list = Awaited(ScheduleStore.list, is_long_read=True)
+    names = Awaited(ScheduleStore.names, is_long_read=True)
+    count = Awaited(ScheduleStore.count)
+    broken = Awaited(ScheduleStore.broken)
+    deleted = Awaited(ScheduleStore.deleted)
+    simulate = Awaited(ScheduleStore.simulate, is_long_read=True)
+    lint = Awaited(ScheduleStore.lint, is_long_read=True)
+
+    def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
+        """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.save(entry)``."""
+        return AsyncBulk(self, self._sync.bulk(note=note, by=by))
 
     async def close(self) -> None:
         """End the threads, once the calls that they have begun are over; others are cancelled.
@@ -206,7 +276,7 @@ class AsyncScheduleStore:
         """The store that does the work, of the app that is current."""
         app = app_or_default(self._given_app)
         if self._store is None or self._store._given_app is not app:
-            self._store = self._kind(app, prefix=self._prefix)
+            self._store = self._kind(app, key_prefix=self._key_prefix)
         return self._store
 
     def _threads(self) -> ThreadPoolExecutor:
@@ -259,9 +329,9 @@ class AsyncBulk:
         """How many were deleted."""
         return self._bulk.deleted
 
-    async def upsert(self, entry: RedisScheduleEntry) -> None:
+    async def save(self, entry: RedisScheduleEntry) -> None:
         """Create an entry, or make the stored one of that name like it."""
-        await self._run(lambda: self._bulk.upsert(entry))
+        await self._run(lambda: self._bulk.save(entry))
 
     async def delete(self, name: str) -> None:
         """Delete an entry, if there is one."""

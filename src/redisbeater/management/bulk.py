@@ -338,7 +338,7 @@ class Bulk:
                 self.unchanged,
             )
 
-    def upsert(self, entry: RedisScheduleEntry) -> None:
+    def save(self, entry: RedisScheduleEntry) -> None:
         """Create an entry, or make the stored one of that name like it; the object itself does not change.
 
         Raises:
@@ -462,7 +462,7 @@ class Bulk:
     def _make_room_for(self, name: str) -> None:
         """Send the page first if it holds this entry: its changes need no order, as it holds each entry only once."""
         if not self._is_open:
-            raise RuntimeError("nothing would be sent; write: with store.bulk() as bulk: bulk.upsert(entry)")
+            raise RuntimeError("nothing would be sent; write: with store.bulk() as bulk: bulk.save(entry)")
         if name in self._upserts or name in self._deletions:
             self.flush()
 

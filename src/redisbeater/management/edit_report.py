@@ -185,16 +185,16 @@ def _newest(changes: list[tuple[str, LogLine]], limit: int) -> tuple[list[tuple[
     return kept, len(kept) < len(changes)
 
 
-def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:
-    """Return a new entry as it would be stored; write nothing.
+def draft(context: Context, entry: RedisScheduleEntry, *, only_new: bool = True) -> RedisScheduleEntry:
+    """Return an entry as it would be stored; write nothing.
 
     Raises:
-        EntryExists: there is one of that name.
+        EntryExists: there is one of that name, and only a new one was to be created.
         InvalidEntry: it cannot be stored, or never fires.
     """
     definition = entry._definition()
     text = definition.to_text(context.codec)
-    change = Upsert(definition=definition, text=text, initial_meta=entry._initial_meta(), only_new=True)
+    change = Upsert(definition=definition, text=text, initial_meta=entry._initial_meta(), only_new=only_new)
     return RedisScheduleEntry._of(preview(context, change), context)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, tzinfo
-from typing import Any, Concatenate
+from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, Concatenate
 
 from redisbeater.editing.changes import SkipNext, Until
 from redisbeater.editing.compare_and_set import write_edit
@@ -14,7 +15,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management.async_store import AsyncScheduleStore, Awaited, P, R
 from redisbeater.management.bulk import Outcome, disable_many
-from redisbeater.management.edit_report import ChangePage, EditReport, read_changes, revert_change
+from redisbeater.management.edit_report import ChangePage, EditReport, edit_entry, read_changes, revert_change
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.entry_words import EntryWords, FormWords, drafted, form_words, restored_words
 from redisbeater.management.future import HeldRuns, next_clock_change, read_held
@@ -28,11 +29,14 @@ from redisbeater.management.simulation import due_seconds
 from redisbeater.management.status import Status, read_overview
 from redisbeater.management.why.facts import Answer
 from redisbeater.management.why.past import explain
-from redisbeater.model.fields import TaskLike
+from redisbeater.model.fields import EntryChanges, TaskLike
 from redisbeater.model.passed_values import as_task
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.records import PageKeys
 from redisbeater.store.snapshot import version_of
+
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
+    from typing_extensions import Unpack
 
 
 class OperatorStore(ScheduleStore):
@@ -168,10 +172,6 @@ class OperatorStore(ScheduleStore):
         """Return whether a beat holds the lock; without one, any that runs leads."""
         return self._context.config.lock_key is None or bool(self._context.redis.leader())
 
-    def exists(self, name: str) -> bool:
-        """Return whether there is an entry of that name, a broken one too."""
-        return self._context.redis.contents.origins([name])[name] is not None
-
     def names_from(self, prefix: str, most: int) -> list[str]:
         """Return the first names that begin with a text, for completion."""
         return self._context.redis.contents.names_from(prefix, most)
@@ -223,6 +223,26 @@ class OperatorStore(ScheduleStore):
     def recorded(self, name: str) -> Recorded | None:
         """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
+
+    def edit(
+        self,
+        name: str,
+        /,
+        *,
+        task_options: Mapping[str, Any] | None = None,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> EditReport:
+        """Change an entry as :meth:`update` does, and report the changed fields and the next run before and after."""
+        change = replace(self._change(name, changes, task_options, note, by), if_version=if_version)
+        return edit_entry(self._context, change, dry_run=dry_run)
+
+    def late(self, more_than: timedelta) -> int:
+        """Return how many entries have been due for longer than that."""
+        return self._context.redis.failing.late(more_than.total_seconds()).entries
 
     def changes(
         self,
@@ -329,6 +349,8 @@ class AsyncOperatorStore(AsyncScheduleStore):
     task_problem = Awaited(OperatorStore.task_problem)
     held = Awaited(OperatorStore.held, is_long_read=True)
     recorded = Awaited(OperatorStore.recorded)
+    edit = Awaited(OperatorStore.edit)
+    late = Awaited(OperatorStore.late)
     changes = Awaited(OperatorStore.changes, is_long_read=True)
     due_seconds = Awaited(OperatorStore.due_seconds, is_long_read=True)
     explained = Awaited(OperatorStore.explained)

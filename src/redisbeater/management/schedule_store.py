@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,8 @@ from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.config.urls import app_text
-from redisbeater.context import Context
+from redisbeater.config.values import read_prefix
+from redisbeater.context import Context, check_app
 from redisbeater.display import quoted
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import delete_entry
@@ -23,20 +25,23 @@ from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line
-from redisbeater.management.bulk import Bulk, Outcome, delete_many, disable_many, enable_many
-from redisbeater.management.edit_report import draft
+from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
+from redisbeater.management.edit_report import draft, edit_entry
 from redisbeater.management.files.export import Export
+from redisbeater.management.files.room import Files
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
+from redisbeater.management.room import instant_of
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
 from redisbeater.management.runs.history import (
     HistoryPage,
     read_history,
 )
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
+from redisbeater.management.runs.room import Runs
 from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
 from redisbeater.management.simulation import Simulation, simulate_schedule
 from redisbeater.management.status import Health, HealthLimits, Status, check_health, read_status
@@ -58,7 +63,12 @@ class ScheduleStore:
 
     Arguments:
         app: default: the current app at each call, so that a store may be made before the app is.
-        prefix: of one application's several schedules the one with this key prefix. Default: the setting.
+        key_prefix: of one application's several schedules the one with this key prefix. Default: the setting.
+
+    Attributes:
+        runs: the runs by their ids: :class:`~redisbeater.results.Runs`.
+        files: files of entries: :class:`~redisbeater.results.Files`.
+        incidents: what did not do what it promises, and since when: :class:`~redisbeater.results.Incidents`.
 
     Every method raises :exc:`~redisbeater.InvalidEntry` for a field that cannot be stored, before anything is written,
     and :exc:`~redisbeater.StoreUnavailable` when Redis cannot be reached.
@@ -73,8 +83,16 @@ class ScheduleStore:
     _run_caller: RunSender | None = None
     _listing: Listing | None = None
 
+    def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
+        if app is not None:
+            check_app(app)
+        if key_prefix is not None:
+            read_prefix("key_prefix", key_prefix)
+        self._given_app, self._key_prefix = app, key_prefix
+        self.runs, self.files, self.incidents = Runs(self), Files(self), Incidents(self)
+
     def __repr__(self) -> str:
-        below = "" if self._prefix is None else f" below {self._prefix!r}"
+        below = "" if self._key_prefix is None else f" below {self._key_prefix!r}"
         return f"<ScheduleStore of {app_text(app_or_default(self._given_app))}{below}>"
 
     # Entries
@@ -100,30 +118,75 @@ class ScheduleStore:
         Raises:
             EntryExists: there is one of that name.
         """
-        context = self._context
-        entry = RedisScheduleEntry(name, task, schedule, app=context.app, **fields)._bind(context)
-        return draft(context, entry) if dry_run else entry.create(note=note, by=by)
+        entry = self._new(name, task, schedule, fields)
+        return draft(self._context, entry) if dry_run else entry.create(note=note, by=by)
+
+    def upsert(
+        self,
+        name: str,
+        task: TaskLike,
+        schedule: ScheduleLike | float | timedelta,
+        *,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **fields: Unpack[EntryFields],
+    ) -> RedisScheduleEntry:
+        """Create an entry, or make the stored one of that name like this: what a program calls when it starts.
+
+        Fields that are not passed get their defaults, unlike with :meth:`update`. The next fire time moves only when
+        the schedule or its zone changed; the counters of an entry that exists stay. ``dry_run`` is that of
+        :meth:`create`.
+        """
+        entry = self._new(name, task, schedule, fields)
+        return draft(self._context, entry, only_new=False) if dry_run else entry.save(note=note, by=by)
+
+    def save(self, entry: RedisScheduleEntry, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`.
+
+        With a store that has a ``key_prefix``, the entry belongs to its schedule from then on.
+        """
+        entry = checked_entry(entry)
+        if self._key_prefix is not None:
+            entry._bind(self._context)
+        return entry.save(note=note, by=by)
 
     def update(
         self,
         name: str,
         /,
         *,
+        task_options: Mapping[str, Any] | None = None,
         if_version: str | None = None,
+        dry_run: bool = False,
         note: str = "",
         by: str = "",
         **changes: Unpack[EntryChanges],
     ) -> RedisScheduleEntry:
         """Change the named fields of an entry; the others stay as they are at that moment.
 
-        With ``if_version``, the :attr:`~redisbeater.RedisScheduleEntry.version` that was read, an entry that was
-        edited since is not changed; a run of it makes no difference.
+        Arguments:
+            name: the name of the entry.
+            task_options: options of the task to change one by one, None removes one; ``options`` replaces them all.
+            if_version: the :attr:`~redisbeater.RedisScheduleEntry.version` that was read: an entry that was edited
+                since is not changed; a run of it makes no difference.
+            dry_run: check the change and return the entry as it would be; write nothing.
+            note: why, for the log.
+            by: who, for the log. Default: user and host of this process.
+            changes: the fields.
 
         Raises:
             EntryNotFound: there is none of that name.
             EditConflict: it has another version, or others kept changing it.
         """
-        return self.edit(name, if_version=if_version, note=note, by=by, **changes).entry
+        change = replace(self._change(name, changes, task_options, note, by), if_version=if_version)
+        return edit_entry(self._context, change, dry_run=dry_run).entry
+
+    def _new(
+        self, name: str, task: TaskLike, schedule: ScheduleLike | float | timedelta, fields: EntryFields
+    ) -> RedisScheduleEntry:
+        context = self._context
+        return RedisScheduleEntry(name, task, schedule, app=context.app, **fields)._bind(context)
 
     def _change(
         self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
@@ -146,10 +209,16 @@ class ScheduleStore:
 
             with store.bulk() as bulk:
                 for customer in customers:
-                    bulk.upsert(RedisScheduleEntry(f"report {customer}", "proj.report", 3600, args=[customer], app=app))
+                    bulk.save(RedisScheduleEntry(f"report {customer}", "proj.report", 3600, args=[customer], app=app))
             print(bulk.created, bulk.changed, bulk.unchanged)
         """
         return Bulk(self._context, note=note, by=by)
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is an entry of that name, a broken one too; ``name in store`` says the same."""
+        return self._context.redis.contents.origins([check_stored_name(name)])[name] is not None
+
+    __contains__ = exists
 
     def get(self, name: str) -> RedisScheduleEntry:
         """Read an entry.
@@ -223,7 +292,7 @@ class ScheduleStore:
     ) -> RedisScheduleEntry:
         """Create an entry like another one, with some fields changed. It starts again, without runs.
 
-        ``task_options`` and ``dry_run`` are those of :meth:`edit`.
+        ``task_options`` and ``dry_run`` are those of :meth:`update`.
 
         Raises:
             EntryNotFound: there is none of that name.
@@ -297,6 +366,12 @@ class ScheduleStore:
         """Delete entries, a page at a time; return what became of each, also of one that does not exist."""
         return list(delete_many(self._context, names, author=Author.of(by, note)))
 
+    def record_execution(
+        self, name: str, at: datetime | None = None, *, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.record_execution`."""
+        return self._unread(name).record_execution(at, note=note, by=by)
+
     def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.
 
@@ -330,6 +405,7 @@ class ScheduleStore:
             states: only runs in these states; ``skipped`` stands for the lines about fire times that were skipped.
 
         Raises:
+            EntryNotFound: neither an entry of that name, a deleted one, a run of it nor a line is known.
             ValueError: an argument is not valid.
         """
         entry = None if name is None else check_name(name)
@@ -416,7 +492,7 @@ class ScheduleStore:
         context = self._context
         return explain(context, check_name(name), at, max_interval=context.app.conf.beat_max_loop_interval or 0)
 
-    def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
+    def pause(self, *, until: datetime | timedelta | None = None, note: str = "", by: str = "") -> Pause:
         """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
 
         Waits until what beats are sending is sent, half of ``redisbeater_lease_timeout`` at most; ``still_claimed`` of
@@ -424,9 +500,13 @@ class ScheduleStore:
         """
         return pausing.pause(self._context, Author.of(by, note), until)
 
-    def resume(self, note: str = "", by: str = "") -> Resumption:
+    def resume(self, *, note: str = "", by: str = "") -> Resumption:
         """End the pause. What came up meanwhile runs by its ``misfire_grace_time`` and ``coalesce``."""
         return pausing.resume(self._context, Author.of(by, note))
+
+    def paused(self) -> Pause | None:
+        """Return the pause of the schedule, or None if it is not paused."""
+        return pausing.read_pause(self._context)
 
     def status(self, *, details: bool = False) -> Status:
         """Return who leads, who stands by, what is due, and what the leader reports about itself.
@@ -556,9 +636,16 @@ class ScheduleStore:
         check_sort(sort)
         return self._listing.page(wanted, limit=limit, cursor=cursor, states=checked_states(state), sort=sort)
 
+    def now(self) -> datetime:
+        """Return the time of the Redis server, in the zone of entries without their own."""
+        now, zone = self._context.redis.clock()
+        return now.astimezone(self._context.in_zone(zone).zone)
+
     def names(self) -> Iterator[str]:
-        """Return the names of all entries, in no order."""
+        """Return the names of all entries, in no order; ``for name in store`` has the same."""
         return iter(self._context.redis.contents.names())
+
+    __iter__ = names
 
     def count(self) -> int:
         """Return the number of entries."""
@@ -622,16 +709,8 @@ class ScheduleStore:
         return linter.schedule() if file is None else linter.file(file)
 
     @property
-    def incidents(self) -> Incidents:
-        """What did not do what it promises, and since when: :class:`~redisbeater.results.Incidents`."""
-        return Incidents(lambda: self._context)
-
-    def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
-        self._given_app, self._prefix = app, prefix
-
-    @property
     def _context(self) -> Context:
-        return Context.of(self._given_app, self._prefix)
+        return Context.of(self._given_app, self._key_prefix)
 
     def _unread(self, name: str) -> RedisScheduleEntry:
         """Return an entry that has only a name, to be changed."""

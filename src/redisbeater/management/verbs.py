@@ -14,13 +14,14 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from redisbeater.management.bulk import Outcome
+from redisbeater.management.runs.room import Runs
 from redisbeater.management.schedule_store import ScheduleStore
 
 
 class Change(Protocol):
-    """A method of the store that changes one entry by its name, or one run by its id."""
+    """A method of ``ScheduleStore`` that changes one entry by its name, or one of ``Runs`` for a run by its id."""
 
-    def __call__(self, store: ScheduleStore, name: str, /, *, note: str = "", by: str = "") -> Any:
+    def __call__(self, store: Any, name: str, /, *, note: str = "", by: str = "") -> Any:
         """Return the entry, the id of a run that was sent, or what became of a run."""
 
 
@@ -99,9 +100,9 @@ VERBS: Mapping[str, Verb] = {
              " again: disable it instead.",
              about="The next beat that leads stores a static entry again; disable it instead."),
         Verb("restore", "Restore", "restored", "edit", _store.restore, when="deleted", undo="delete"),
-        Verb("stop", "Stop", "asked to stop", "operate", _store.runs.stop, of="runs", when="active", most_unasked=0,
+        Verb("stop", "Stop", "asked to stop", "operate", Runs.stop, of="runs", when="active", most_unasked=0,
              warning="Its worker ends it. In a pool of threads it ends only where its task asks stop_requested()."),
-        Verb("restart", "Send again", "sent again", "operate", _store.runs.restart, of="runs", when="ended"),
+        Verb("restart", "Send again", "sent again", "operate", Runs.restart, of="runs", when="ended"),
     )
 }  # fmt: skip
 

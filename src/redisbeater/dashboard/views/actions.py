@@ -421,7 +421,7 @@ PIECE_OF_BACKFILL = 50
 async def ask_to_backfill(req: PageRequest) -> Page:
     """Show the form of a backfill."""
     name = (await req.store.get(asked_name(req))).name
-    return _backfill_form(name, {}, tracks_runs=await req.store.runs.are_tracked(), zone=await zone_of(req, name))
+    return _backfill_form(name, {}, tracks_runs=req.store.runs.are_tracked, zone=await zone_of(req, name))
 
 
 async def backfill(req: PageRequest) -> Page | Response:
@@ -444,7 +444,7 @@ async def backfill(req: PageRequest) -> Page | Response:
     if planned is None or form["confirm"] != "1":
         if planned and req.wants_json:
             return JSONAnswer(planned.as_dict())
-        more = {"tracks_runs": await req.store.runs.are_tracked(), "zone": zone}
+        more = {"tracks_runs": req.store.runs.are_tracked, "zone": zone}
         return _backfill_form(name, form.flat, errors, planned, **more)
     return await _send_missing(req, form, planned)
 
@@ -521,7 +521,7 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     async def change(run_id: str) -> Any:
         if isinstance(run := found[run_id], RunNotFound):
             raise run
-        return await req.store.call(verb.one, run, by=req.user.name, note=note)
+        return await req.store.call(lambda store: verb.one(store.runs, run, by=req.user.name, note=note))
 
     work = await _worked(change, list(found))
     work.left += [run_id for run_id in ids if run_id not in found]

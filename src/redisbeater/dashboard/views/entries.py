@@ -75,7 +75,7 @@ async def entry(req: PageRequest) -> Page:
         "revertible": [line.last for line in revertible(lines)] if req.may("edit") and view.stored else [],
         "fields": _fields(view),
         "with_secrets": with_secrets,
-        "tracks_runs": await store.runs.are_tracked(),
+        "tracks_runs": store.runs.are_tracked,
         "runs": runs,
     }
     status = 422 if query.problems else 200

@@ -65,7 +65,7 @@ async def status(req: PageRequest) -> Page:
         "status": found,
         "health": health,
         "active": runs,
-        "tracks_runs": await req.store.runs.are_tracked(),
+        "tracks_runs": req.store.runs.are_tracked,
         "lines": await req.store.log(limit=50),
         "listed": (await req.store.views(1, 1)).total,
     }
@@ -101,7 +101,7 @@ async def pause(req: PageRequest) -> Page | Response:
     """Pause the whole schedule; show the form again if its end cannot be read."""
     form = await read_form(req.request)
     try:
-        begun = await req.store.pause(form["note"], req.user.name, _until(req, form["until"]))
+        begun = await req.store.pause(until=_until(req, form["until"]), note=form["note"], by=req.user.name)
     except InvalidEntry as exc:
         if req.wants_json:
             raise
@@ -118,7 +118,7 @@ async def resume(req: PageRequest) -> Response:
     """End the pause."""
     form = await read_form(req.request)
     held = await req.store.held() if req.status.pause and not req.wants_json else HeldRuns(entries=0, fire_times=0)
-    ended = await req.store.resume(form["note"], req.user.name)
+    ended = await req.store.resume(note=form["note"], by=req.user.name)
     text = "The schedule is not paused." if ended.pause is None else words.resumed(held)
     data = {"was_paused": ended.pause is not None, "held": ended.held}
     return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
@@ -207,7 +207,7 @@ async def upcoming(req: PageRequest) -> Page:
 
 async def history(req: PageRequest) -> Page | Response:
     """Show what became of runs, of one entry, of some or of all, the newest first; go to the one that an id names."""
-    name, tracks_runs = req.query("name"), await req.store.runs.are_tracked()
+    name, tracks_runs = req.query("name"), req.store.runs.are_tracked
     zone = await zone_of(req, name) if name else None
     query, unknown = HistoryQuery.of(req, SIZE, zone), ""
     if tracks_runs and RUN_ID.fullmatch(query.q) and not query.ids and not req.is_live:

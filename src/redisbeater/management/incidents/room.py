@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
-from typing import Any, Protocol, TypeVar
 
-from redisbeater.context import Context
 from redisbeater.editing.edit import Author
 from redisbeater.exceptions import IncidentNotFound
 from redisbeater.log_lines import event, get_logger
+from redisbeater.management.room import Room
 from redisbeater.model.incident import Incident
 from redisbeater.model.passed_values import check_number
 from redisbeater.signals import incident_closed
@@ -20,18 +18,8 @@ logger = get_logger(__name__)
 #: How many incidents are listed where nobody says how many.
 LIMIT = 100
 
-R = TypeVar("R")
-
-
-class Incidents:
-    """The incidents of a schedule, as ``store.incidents``.
-
-    Arguments:
-        context: returns the schedule, at each call.
-    """
-
-    def __init__(self, context: Callable[[], Context]) -> None:
-        self._context_of = context
+class Incidents(Room):
+    """What did not do what it promises, and since when: ``store.incidents``."""
 
     def list(self, *, only_open: bool = False, limit: int = LIMIT) -> list[Incident]:
         """Return the newest incidents; with ``only_open`` those that have not ended.
@@ -42,7 +30,7 @@ class Incidents:
             ValueError: ``limit`` is no number of them.
         """
         check_number("limit", limit)
-        return self._context_of().redis.incidents.newest(limit, only_open=only_open)
+        return self._context.redis.incidents.newest(limit, only_open=only_open)
 
     def get(self, incident_id: str) -> Incident:
         """Return an incident.
@@ -50,7 +38,7 @@ class Incidents:
         Raises:
             IncidentNotFound: none of that id is kept.
         """
-        found = self._context_of().redis.incidents.get(incident_id)
+        found = self._context.redis.incidents.get(incident_id)
         if found is None:
             raise IncidentNotFound(incident_id)
         return found
@@ -64,7 +52,7 @@ class Incidents:
             IncidentNotFound: none of that id is kept.
         """
         author = Author.of(by, note)
-        redis, found = self._context_of().redis, self.get(incident_id)
+        redis, found = self._context.redis, self.get(incident_id)
         at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         outcome = redis.incidents.acknowledge(found, json.dumps({"by": author.by, "note": author.note, "at": at}))
         if outcome.word == "MISSING":
@@ -75,37 +63,3 @@ class Incidents:
             logger.info("incident %s is acknowledged by %s", found.id, author.by, extra=event("incident_closed", **of))
             incident_closed.send(redis.keys.prefix, **of)
         return self.get(incident_id)
-
-
-class _Run(Protocol):
-    """Runs a call in a thread of a store, and returns its result."""
-
-    def __call__(self, call: Callable[[], R]) -> Coroutine[Any, Any, R]: ...
-
-
-class AsyncIncidents:
-    """The same, to be awaited.
-
-    Arguments:
-        run: runs a call in a thread.
-        room: returns the incidents of the app that is current.
-    """
-
-    def __init__(self, run: _Run, room: Callable[[], Incidents]) -> None:
-        self._run = run
-        self._incidents = room
-
-    async def list(self, *, only_open: bool = False, limit: int = LIMIT) -> list[Incident]:
-        """Do what :meth:`Incidents.list` does."""
-        room = self._incidents()
-        return await self._run(lambda: room.list(only_open=only_open, limit=limit))
-
-    async def get(self, incident_id: str) -> Incident:
-        """Do what :meth:`Incidents.get` does."""
-        room = self._incidents()
-        return await self._run(lambda: room.get(incident_id))
-
-    async def acknowledge(self, incident_id: str, *, note: str = "", by: str = "") -> Incident:
-        """Do what :meth:`Incidents.acknowledge` does."""
-        room = self._incidents()
-        return await self._run(lambda: room.acknowledge(incident_id, note=note, by=by))

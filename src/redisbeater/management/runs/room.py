@@ -89,7 +89,9 @@ class Runs(Room):
         """
         if not self.are_tracked:
             return Failures()
-        return read_failures(self._context, instant_of(self._context, "since", since), instant_of(self._context, "before", before))
+        return read_failures(
+            self._context, instant_of(self._context, "since", since), instant_of(self._context, "before", before)
+        )
 
     def timeline(self) -> dict[datetime, Counter[State]]:
         """Return how many runs ended in which state, by the begin of each five minutes of the last six hours.
