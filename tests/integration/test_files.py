@@ -751,7 +751,9 @@ def test_the_stored_form_of_a_time_is_read_as_well(store: ScheduleStore) -> None
         "options": {"expires": encode_datetime(moment)},
     }
 
-    store.files.apply(store.files.plan(Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": entry}}))))
+    store.files.apply(
+        store.files.plan(Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": entry}})))
+    )
 
     assert (store.get("a").end_at, store.get("a").options["expires"]) == (moment, moment)
 

@@ -247,7 +247,12 @@ def test_without_records_history_has_the_log_and_the_others_say_what_is_missing(
 
     assert re.sub(r" {2,}", "|", result.stdout.splitlines()[1]).endswith("|created|by anna@ops1")
     assert "redisbeater_track_runs is off" in result.stderr
-    for call in (lambda: store.runs.get("x"), lambda: store.runs.stop("x"), lambda: store.runs.restart("x"), lambda: store.runs.wait("x")):
+    for call in (
+        lambda: store.runs.get("x"),
+        lambda: store.runs.stop("x"),
+        lambda: store.runs.restart("x"),
+        lambda: store.runs.wait("x"),
+    ):
         with pytest.raises(ImproperlyConfigured, match="redisbeater_track_runs = False: runs are not recorded"):
             call()
 

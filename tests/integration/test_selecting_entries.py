@@ -563,7 +563,7 @@ def test_the_command_of_a_verb_asks_by_its_name(app: Celery, store: ScheduleStor
 
 def test_the_command_of_a_verb_on_runs_reports_each(app: Celery) -> None:
     app.conf.redisbeater_track_runs = True
-    command = runs.command_of(Verb("again", "Send again", "sent again", "operate", ScheduleStore.runs.restart, of="runs"))
+    command = runs.command_of(Verb("again", "Send again", "sent again", "operate", Runs.restart, of="runs"))
 
     result = CliRunner().invoke(command, ["nosuch"], obj=SimpleNamespace(app=app))
 

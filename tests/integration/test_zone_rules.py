@@ -381,9 +381,7 @@ def test_many_entries_are_planned_again_while_another_one_runs_on_time(
         entry = RedisScheduleEntry("e", "proj.work", daily(), timezone=VANCOUVER, app=writer)
         with ScheduleStore(writer).bulk() as bulk:
             for number in range(ENTRIES):
-                bulk.save(
-                    RedisScheduleEntry(f"e{number}", "proj.work", entry.schedule, timezone=VANCOUVER, app=writer)
-                )
+                bulk.save(RedisScheduleEntry(f"e{number}", "proj.work", entry.schedule, timezone=VANCOUVER, app=writer))
     before = {f"e{number}": due(app, f"e{number}") for number in range(0, ENTRIES, 997)}
     RedisScheduleEntry("often", "proj.work", 0.5, app=app).save()
     beat, began = east.beat(), time.monotonic()

@@ -404,13 +404,14 @@ def test_a_store_says_which_app_has_no_redis() -> None:
 @pytest.mark.parametrize("app", ["proj", "redis://:secret@localhost", APP.conf, object], ids=type)
 def test_what_is_no_app_is_refused_and_not_shown(app: Any) -> None:
     calls: list[Callable[[], object]] = [
-        ScheduleStore(app).count,
-        ScheduleStore(app, key_prefix="{eu}:").count,
+        lambda: ScheduleStore(app),
+        lambda: ScheduleStore(app, key_prefix="{eu}:"),
         RedisScheduleEntry("a", "proj.work", 60, app=app).save,
         lambda: FakeClock(app, NEW_YEAR),
     ]
     for call in calls:
-        with pytest.raises(TypeError, match=f"^app: expected a Celery app, got {type(app).__name__}$"):
+        expected = f"app: expected a Celery app, got {type(app).__name__}; import it: from proj import app"
+        with pytest.raises(TypeError, match=f"^{expected}$"):
             call()
 
 

@@ -17,6 +17,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, excep
 from redisbeater.cli.group import command
 from redisbeater.dashboard.app import STATUS
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.results import Files, Runs
 
 PAGE = (DOCS / "exceptions.rst").read_text(encoding="utf-8")
 
@@ -57,13 +58,14 @@ def test_the_page_says_what_raises_an_exception_and_what_to_do(name: str) -> Non
 
 def documented_raises() -> Iterator[tuple[str, str]]:
     """Yield each exception of ours with the public method whose docstring names it."""
-    for kind in (ScheduleStore, RedisScheduleEntry, RedisScheduler):
+    for kind in (ScheduleStore, Runs, Files, RedisScheduleEntry, RedisScheduler):
+        module = "redisbeater.results." if kind in (Runs, Files) else ""
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             text = (inspect.getdoc(method) or "").partition("Raises:\n")[2].partition("\n\n")[0]
             if name.startswith("_") or method.__module__.partition(".")[0] != "redisbeater":
                 continue
             for line in re.findall(r"(?m)^    ([A-Z]\w+(?:, [A-Z]\w+)*):", text):
-                yield from ((error, f"{kind.__name__}.{name}") for error in line.split(", ") if error in NAMES)
+                yield from ((error, f"{module}{kind.__name__}.{name}") for error in line.split(", ") if error in NAMES)
 
 
 def test_the_page_names_every_method_whose_docstring_names_an_exception() -> None:

@@ -28,7 +28,7 @@ from redisbeater.cli.terminal import Progress, coloured, draw_again
 from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.exceptions import EntryNotFound, StoreError
+from redisbeater.exceptions import StoreError
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.history import (
     LEAST_BEGIN,
@@ -102,8 +102,6 @@ def history(
         with Progress("read the runs of") as progress:
             page = read_history(context, name, limit=count, since=start, states=states, progress=progress)
         items = page.items[:count]
-        if name is not None and not items and not OperatorStore(app).exists(name):
-            raise EntryNotFound(name)
         if as_json:
             print_lines(printable_json(item_dict(item)) for item in items)
             return

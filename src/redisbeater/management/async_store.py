@@ -185,7 +185,7 @@ class AsyncScheduleStore:
         key_prefix: as for :class:`ScheduleStore`.
 
     Attributes:
-        runs: the runs by their ids, as :attr:`ScheduleStore.runs` has them, to be awaited.
+        runs: the runs by their ids, as :attr:`redisbeater.results.Runs.active` has them, to be awaited.
         files: files of entries, as :attr:`ScheduleStore.files` has them, to be awaited.
         incidents: what did not do what it promises, as :attr:`ScheduleStore.incidents` has it, to be awaited.
 

@@ -409,8 +409,9 @@ class ScheduleStore:
             ValueError: an argument is not valid.
         """
         entry = None if name is None else check_name(name)
-        before, since = instant_of(self._context, "before", before), instant_of(self._context, "since", since)
-        return read_history(self._context, entry, limit=limit, before=before, since=since, states=states)
+        context = self._context
+        before, since = instant_of(context, "before", before), instant_of(context, "since", since)
+        return read_history(context, entry, limit=limit, before=before, since=since, states=states)
 
     def backfill(
         self,

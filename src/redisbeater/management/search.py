@@ -577,35 +577,31 @@ class Listing:
         Raises:
             ValueError: limit or cursor is not valid.
         """
-        _check(limit, cursor)
+        check_number("limit", limit)
+        after = None if cursor is None else _position(cursor, sort)
         if sort != "name":
-            return self._page_of_search(wanted, limit, cursor, states, sort)
-        names = self._names(is_first=cursor is None)
+            return self._page_of_search(wanted, limit, int(after or 0), states, sort)
+        names = self._names(is_first=after is None)
         begin, end = wanted.part_of(names)
-        if cursor is not None:
-            begin = max(begin, bisect_right(names, cursor))
+        if after is not None:
+            begin = max(begin, bisect_right(names, after))
         most = limit if wanted.is_by_name and not states else max(limit, MOST_READ)
         found, context = _Page(self.context), self.context
         search = Search(context, wanted, states=states, decoder=context.codec)
         position = begin + found.read(search, names[begin : min(end, begin + most)], limit)
         if position < end:
-            return found.page(cursor=names[position - 1])
+            return found.page(cursor=f"{sort}:{names[position - 1]}")
         self._remembered = _NOTHING
         return found.page(cursor=None)
 
-    def _page_of_search(
-        self, wanted: Filter, limit: int, cursor: str | None, states: Collection[str], sort: str
-    ) -> EntryPage:
-        """Return a page of another order, whose cursor is the number of entries before it."""
-        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < MOST_DIGITS):
-            raise ValueError(f"cursor: expected the cursor of a page in the order {sort!r}, got {quoted(cursor)}")
-        context, begin = self.context, int(cursor or 0)
-        end = begin + limit
+    def _page_of_search(self, wanted: Filter, limit: int, begin: int, states: Collection[str], sort: str) -> EntryPage:
+        """Return a page of another order, whose cursor has the number of entries before it."""
+        context, end = self.context, begin + limit
         entries = Search(context, wanted, states=states, sort=sort, decoder=context.codec).entries(end + 1)
         found = _Page(context)
         for entry in entries[begin:end]:
             found.add(entry)
-        return found.page(cursor=str(end) if len(entries) > end else None)
+        return found.page(cursor=f"{sort}:{end}" if len(entries) > end else None)
 
     def _names(self, *, is_first: bool) -> Sequence[str]:
         names, until = self._remembered
@@ -651,7 +647,16 @@ class _Page:
         return EntryPage(entries=tuple(self._entries), broken=self._broken, cursor=cursor)
 
 
-def _check(limit: Any, cursor: Any) -> None:
-    check_number("limit", limit)
-    if cursor is not None and not (isinstance(cursor, str) and cursor):
-        raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {quoted(cursor)}")
+def _position(cursor: object, sort: str) -> str:
+    """Return what a page of this order has put into its cursor: the last name, or the number of entries before.
+
+    Raises:
+        ValueError: no page of this order had that cursor.
+    """
+    order, _, position = cursor.partition(":") if isinstance(cursor, str) else ("", "", "")
+    is_number = position.isascii() and position.isdigit() and len(position) < MOST_DIGITS
+    if order == sort and position and (is_number or sort == "name"):
+        return position
+    raise ValueError(
+        f"cursor: expected the cursor of a page in the order {sort!r}, or None for the first one, got {quoted(cursor)}"
+    )

@@ -13,7 +13,7 @@ from dateutil.rrule import rrule as dateutil_rrule
 from redisbeater.code_errors import EndedByCode, named
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.cron_expression import CronKind
+from redisbeater.schedules.cron_expression import CronKind, cron
 from redisbeater.schedules.crontab import CrontabKind, is_repeating
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.interval import ClockedKind, IntervalKind
@@ -175,17 +175,19 @@ def _unknown(given: Any) -> InvalidEntry:
     )
 
 
-def describe(schedule: BaseSchedule | float | timedelta, timezone: str | tzinfo | None = None) -> str:
+def describe(schedule: BaseSchedule | float | timedelta | str, timezone: str | tzinfo | None = None) -> str:
     """Describe when a schedule fires, in words that need no knowledge of its notation.
 
     Arguments:
-        schedule: any schedule that an entry can have, also seconds or a timedelta.
+        schedule: any schedule that an entry can have, also seconds or a timedelta; a text is read as by ``cron()``.
         timezone: the zone of its local times, named in the text; default: the one that was passed to ``cron()``. An
             rrule and an aware ``clocked`` have their own.
 
     Raises:
-        InvalidEntry: there is no such zone, and the schedule is a ``clocked`` without its own.
+        InvalidEntry: the text is no cron expression, or there is no such zone.
     """
+    if isinstance(schedule, str):
+        schedule = cron(schedule)
     if isinstance(schedule, (int, float, timedelta)):
         schedule = celery_interval(schedule)
     brief, at_clock_changes = describe_in_brief(schedule, timezone), kind_of(schedule).describe_clock_changes(schedule)

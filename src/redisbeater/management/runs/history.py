@@ -16,7 +16,14 @@ from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, json_fields, json_form, quoted
 from redisbeater.editing.stored_entry import stored_definition
-from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RunNotFound, StoreError, StoreUnavailable
+from redisbeater.exceptions import (
+    EntryNotFound,
+    ImproperlyConfigured,
+    InvalidEntry,
+    RunNotFound,
+    StoreError,
+    StoreUnavailable,
+)
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
@@ -183,6 +190,7 @@ def read_history(
     number of entries whose runs were read.
 
     Raises:
+        EntryNotFound: nothing is known of that name.
         ValueError: limit or states are not valid.
     """
     check_number("limit", limit)
@@ -195,6 +203,8 @@ def read_history(
     found = sorted(items, key=moment_of, reverse=True)
     if since is not None:
         found = [item for item in found if moment_of(item) >= since]
+    if name is not None and not found:
+        _check_known(context, name)
     if len(found) <= limit:
         return HistoryPage(items=tuple(found))
     last = moment_of(found[limit - 1])
@@ -206,6 +216,18 @@ def read_history(
         rest = rest or read(1, last, wanted)
     is_last = not rest or (since is not None and moment_of(rest[0]) < since)
     return HistoryPage(items=tuple(page), before=None if is_last else last)
+
+
+def _check_known(context: Context, name: str) -> None:
+    """Refuse a name of which neither an entry, a line of a log nor a run is known.
+
+    Raises:
+        EntryNotFound: it is one.
+    """
+    redis = context.redis
+    is_there = redis.contents.origins([name])[name] is not None
+    if not (is_there or redis.log.of_entry(name, 1) or newest_runs(context, [name], 1)[name]):
+        raise EntryNotFound(name)
 
 
 def newest_runs(context: Context, names: Sequence[str], limit: int) -> dict[str, list[RunBrief]]:
