@@ -18,6 +18,7 @@ logger = get_logger(__name__)
 #: How many incidents are listed where nobody says how many.
 LIMIT = 100
 
+
 class Incidents(Room):
     """What did not do what it promises, and since when: ``store.incidents``."""
 
