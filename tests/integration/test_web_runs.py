@@ -168,7 +168,7 @@ def test_the_page_of_an_entry_lists_the_runs_that_go_on_with_a_button_to_stop_th
 
     text = browse(app).get("/entry?name=report").text
     active = text.partition("Running now")[2].partition("</table>")[0]
-    assert re.findall(r'data-active="([^"]+)"', active) == [run_id]
+    assert re.findall(r'id="active-([^"]+)"', active) == [run_id]
     assert f'action="/runs/stop">\n  <input type="hidden" name="id" value="{run_id}">' in active
     assert "Running now" not in browse(app).get("/entry?name=rates.fetch").text
     assert 'action="/runs/stop"' not in browse(app, auth=token(SECRET, rights=VIEW)).get("/entry?name=report").text

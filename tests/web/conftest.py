@@ -48,10 +48,10 @@ async def anna(request: Request) -> User:
 class Site:
     """A schedule and its page, served on a free port."""
 
-    def __init__(self, app: Celery, client: redis.Redis, auth: Any) -> None:
+    def __init__(self, app: Celery, client: redis.Redis, auth: Any, wrap: Callable[[Any], Any]) -> None:
         self.app, self.client = app, client
         self.store = ScheduleStore(app)
-        asgi = create_app(app, auth=auth, allowed_hosts=["localhost"])
+        asgi = wrap(create_app(app, auth=auth, allowed_hosts=["localhost"]))
         self._server = uvicorn.Server(uvicorn.Config(asgi, port=0, log_level="warning", timeout_graceful_shutdown=1))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
@@ -85,8 +85,8 @@ def schedule(make_app: Callable[..., Celery]) -> Celery:
 def make_site(schedule: Celery, client: redis.Redis) -> Iterator[Callable[..., Site]]:
     sites: list[Site] = []
 
-    def make(auth: Any = anna) -> Site:
-        sites.append(Site(schedule, client, auth))
+    def make(auth: Any = anna, wrap: Callable[[Any], Any] = lambda page: page) -> Site:
+        sites.append(Site(schedule, client, auth, wrap))
         return sites[-1]
 
     yield make

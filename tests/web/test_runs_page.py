@@ -14,7 +14,7 @@ from redisbeater.model.run import State
 pytestmark = pytest.mark.one_server
 
 
-def test_newer_runs_wait_behind_a_link_and_what_is_shown_changes_in_its_place(site, page):
+def test_newer_runs_wait_behind_a_button_and_what_is_shown_changes_in_its_place(site, page):
     create(site, "report")
     run = begin_run(site.app, "report")
     page.goto(f"{site.url}/history")
@@ -27,13 +27,13 @@ def test_newer_runs_wait_behind_a_link_and_what_is_shown_changes_in_its_place(si
     expect(first).to_contain_text("SUCCESS")
     newer = end_runs(site.app, "report", "SF")
 
-    link = page.get_by_role("link", name="2 new runs")
-    expect(link).to_be_visible()
+    button = page.get_by_role("button", name="2 new runs")
+    expect(button).to_be_visible()
     assert first.bounding_box() == box
     assert page.locator(f'tr[data-run="{newer[1]}"]').count() == 0
-    link.click()
+    button.click()
     expect(page.locator(f'tr[data-run="{newer[1]}"]')).to_be_visible()
-    expect(page.locator("#newer a")).to_be_hidden()
+    expect(page.locator("#newer button")).to_be_hidden()
     expect(page.locator(".failures")).to_contain_text("cannot parse row 17")
 
 
@@ -43,7 +43,7 @@ def test_a_listed_run_that_fails_is_said_above_the_list(site, page):
     page.goto(f"{site.url}/history")
     wait_until_live(page)
     Context.of(site.app).redis.runs.finish(run, State.FAILURE, error="ValueError: no feed")
-    page.get_by_role("link", name="New failures").click()
+    page.get_by_role("button", name="New failures").click()
     expect(page.locator(".failures")).to_contain_text("no feed")
 
 
@@ -52,18 +52,16 @@ def test_runs_in_work_keep_their_lines_while_the_pointer_is_in_them(site, page):
     runs = [begin_run(site.app, "report") for _ in range(2)]
     page.goto(f"{site.url}/status")
     wait_until_live(page)
-    rows = page.locator("[data-steady] tbody tr")
-    expect(rows).to_have_count(2)
-    ended, other = (row.get_attribute("data-active") for row in rows.all())
-    page.locator(f'tr[data-active="{other}"]').hover()
+    ended, other = (run.run_id for run in runs)
+    page.locator(f"#active-{other}").hover()
 
     Context.of(site.app).redis.runs.finish(next(run for run in runs if run.run_id == ended), State.SUCCESS)
 
-    expect(page.locator(f'tr[data-active="{ended}"] .actions')).to_have_text("ended")
-    expect(page.locator(f'tr[data-active="{other}"]').get_by_role("button", name="Stop")).to_be_visible()
+    expect(page.locator(f"#active-{ended} .actions")).to_have_text("gone")
+    expect(page.locator(f"#active-{other}").get_by_role("button", name="Stop")).to_be_visible()
     page.mouse.move(0, 0)
     begin_run(site.app, "report")
-    expect(page.locator(f'tr[data-active="{ended}"]')).to_have_count(0)
+    expect(page.locator(f"#active-{ended}")).to_have_count(0)
 
 
 @pytest.mark.parametrize("has_script", [True, False], ids=["scripted", "without-javascript"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from redisbeater.management.verbs import VERBS, command_line
 from redisbeater.model.run import ENDS, STATES
 from redisbeater.redaction import hidden
 from redisbeater.schedules.zones import zone_names
+from redisbeater.times import span_words
 
 #: Characters of one value on a page at most, whatever another program has stored.
 MOST_CHARACTERS = 10_000
@@ -43,6 +45,7 @@ def environment() -> Environment:
         shown=shown,
         marks=_marks,
         linked=_linked_runs,
+        ticking=_ticking,
     )
     templates.globals.update(
         zone_names=zone_names,
@@ -81,6 +84,22 @@ def _linked_runs(text: str, root: str) -> Markup:
 
 
 _RUN_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _ticking(text: str, began: datetime | None, now: datetime) -> Markup:
+    """Return a text in which how long a run takes so far counts on; None: no run is in it that is executed now."""
+    found = began and _SO_FAR.search(text)
+    if not began or not found:
+        return _isolated_text(text)
+    before, after = shown(text[: found.start("span")], MOST_CHARACTERS), shown(text[found.end() :], MOST_CHARACTERS)
+    moment, span = began.isoformat(timespec="milliseconds"), span_words(now - began, units=2)
+    return Markup('<bdi>{}<time class="elapsed" datetime="{}">{}</time>{}</bdi>').format(before, moment, span, after)
+
+
+#: How long a run takes so far, where the words of pages have it; the first of two of one unit has none.
+_SO_FAR = re.compile(
+    r"(?:^|\brunning (?:for )?|^It runs(?: on .+)? for )(?P<span>\d[\d.]*(?: (?:ms|s|min|h|d)\b(?: \d+ \w+)?)?)"
+)
 
 
 def _whole(value: Any) -> Markup:

@@ -17,7 +17,7 @@ from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run
+from redisbeater.model.run import Run, State
 from redisbeater.redaction import BLANK
 from redisbeater.times import date_words, from_iso, span_words
 
@@ -115,11 +115,12 @@ def schedule(found: EntryView) -> str:
 
 
 class Outcome(NamedTuple):
-    """What a list shows of an entry: a word, its tone, and what there is to say of it."""
+    """What a list shows of an entry: a word, its tone, what there is to say of it, and when a run in the word began."""
 
     word: str
     tone: str
     detail: str
+    began: datetime | None = None
 
 
 def outcome_of(found: EntryView) -> Outcome:
@@ -131,7 +132,13 @@ def outcome_of(found: EntryView) -> Outcome:
     if result is None or is_over or state not in ("enabled", "finished"):
         return Outcome(state, state, found.last_error)
     word, _, detail = re.sub("[:,] ", "\n", result.words, count=1).partition("\n")
-    return Outcome(word, RESULTS[result.result].tone, detail)
+    began = found.snapshot.now - result.running if found.snapshot and result.running else None
+    return Outcome(word, RESULTS[result.result].tone, detail, began)
+
+
+def began(*runs: Run) -> datetime | None:
+    """Return when the first of some runs began that is executed now; None: none is."""
+    return next((run.started_at for run in runs if run.state is State.STARTED), None)
 
 
 class Chip(NamedTuple):

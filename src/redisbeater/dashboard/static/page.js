@@ -23,6 +23,15 @@
     }
   }
 
+  // How long a run takes so far, as the server says it: 33.9 s, 2 min 14 s.
+  function elapsed(time) {
+    const seconds = Math.max(now() - Date.parse(time.dateTime), 0) / 1000, whole = Math.round(seconds);
+    if (seconds < 59.95) return seconds < 0.9995 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
+    const [name, size, less, part] = [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]].find(unit => whole >= unit[1]);
+    const rest = Math.floor(whole % size / part);
+    return `${Math.floor(whole / size).toLocaleString("en")} ${name}${rest ? ` ${rest} ${less}` : ""}`;
+  }
+
   function distance(time) {
     const seconds = (Date.parse(time) - now()) / 1000;
     if (Math.abs(seconds) < 0.5) return "now";
@@ -34,8 +43,9 @@
   // What is not up to date is frozen: a next run that has passed would seem to be late.
   function tick() {
     if (!isLive() || root.classList.contains("stale")) return;
-    for (const time of all("time.relative")) {
-      const words = distance(time.dateTime);
+    if (behind && mayAsk() && !isHeld()) everything();
+    for (const time of all("time:is(.relative, .elapsed)")) {
+      const words = time.matches(".elapsed") ? elapsed(time) : distance(time.dateTime);
       if (time.textContent !== words) time.textContent = words;
     }
     const clock = one("time.clock");
@@ -61,7 +71,7 @@
     if (!isForeign) return;
     const form = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit",
       minute: "2-digit", second: "2-digit", timeZoneName: "short" });
-    for (const time of all("time[datetime]:not(.relative)", from)) {
+    for (const time of all("time[datetime]:not(.relative, .elapsed)", from)) {
       const moment = new Date(time.dateTime);
       if (!isNaN(moment)) time.textContent = form.format(moment).replaceAll(",", "");
     }
@@ -127,26 +137,64 @@
   // Nodes take the place of nodes: as a text htmx would rewrite a name that has "<hx-", and older browsers leave < in attributes.
   async function swap(made, target) {
     if (!made || !target || made.isEqualNode(target)) return;
+    for (const each of [made, target].flatMap(part => all("[autofocus]", part))) each.removeAttribute("autofocus"); // it is for the load alone
     const boxes = () => all("#main [type='checkbox']"), keyOf = box => `${box.name} ${box.value}`;
     const checked = new Set(boxes().filter(box => box.checked).map(keyOf)); // what is chosen stays so
+    const row = held()?.closest("tr"), topOf = () => row?.isConnected ? row.getBoundingClientRect().top : 0, top = topOf();
     await htmx.swap({ text: "", made: made.cloneNode(true), target, swap: "outerMorph", sourceElement: target });
     for (const box of boxes()) box.checked = checked.has(keyOf(box));
+    if (row?.isConnected && topOf() !== top) scrollBy(0, topOf() - top); // what is above the list may grow
+    behind ||= !!one(`${ROW} .menu[open]`); // a menu that is open stays as it is
+    swappedAt = Date.now();
   }
 
   body.addEventListener("htmx:before:swap", ({ detail: { ctx, tasks } }) => { if (ctx.made) tasks[0].fragment.append(ctx.made); });
+
+  // While somebody is at a list, the rows keep their places.
+  const ROW = "table.rows > tbody > tr", at = () => `:is(:focus-within${isMouse ? ", :hover" : ""})`; // a finger leaves :hover behind
+  const held = () => one(`:is(${ROW}, #newer, [data-marks])${at()}, ${ROW} :is(.menu[open], [type='checkbox']:checked)`);
+  let isMouse = true, touchedAt = 0, swappedAt = 0, behind = false, isSorting = false;
+
+  function isHeld() {
+    const chosen = getSelection();
+    return Date.now() - touchedAt < 10000 || !!held() || (!chosen.isCollapsed && all(ROW).some(row => chosen.containsNode(row, true)));
+  }
+
+  document.addEventListener("pointerover", event => { isMouse = event.pointerType !== "touch"; });
+  document.addEventListener("touchstart", event => { if (event.target.closest(ROW)) touchedAt = Date.now(); }, { passive: true });
+  document.addEventListener("scroll", () => { if (Date.now() - swappedAt > 300) touchedAt = Date.now(); }, { passive: true });
+
+  function sort() {
+    if (!isLive() || one("[data-newest]")) return location.assign(location.pathname + location.search); // it has their groups, too
+    isSorting = isMany = true;
+    if (waiting !== READING) refresh();
+  }
+
+  const addressOf = names => `${location.pathname}?${new URLSearchParams(names.map(name => ["name", name]))}${location.search.replace("?", "&")}`;
+
+  // Proxies refuse long addresses.
+  async function named(names) {
+    const rows = [];
+    for (let size = 50; names.length; names = names.slice(size)) {
+      while (size > 1 && addressOf(names.slice(0, size)).length > 4000) size >>= 1;
+      const page = await fetched(addressOf(names.slice(0, size)));
+      if (!page) return null;
+      rows.push(...all("tr[data-entry]", page));
+    }
+    return rows;
+  }
 
   // One request: the head comes with what has changed, which is the rows on screen or the whole page.
   async function read() {
     const changed = names, rows = all("tr[data-entry]").map(row => row.dataset.entry), list = one("#rows");
     const isNew = [...changed].some(name => !rows.includes(name)) && list?.dataset.rows === "all";
     const onScreen = rows.filter(name => changed.has(name)).slice(0, 50);
-    const query = new URLSearchParams(onScreen.map(name => ["name", name])).toString();
     const own = one(".title[data-entry]")?.dataset.entry, isOthers = own !== undefined && !isMany && !changed.has(own);
-    const isWhole = !list || isMany || isNew || query.length > 4000; // proxies refuse long addresses
+    const isWhole = !list || isMany || isNew || addressOf(onScreen).length > 4000;
     [names, isMany] = [new Set(), false];
     if (isOthers || (!isWhole && !onScreen.length)) return;
     const isAnswer = body.hasAttribute("data-answer"); // of a form: its address cannot be asked for again
-    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}${location.search.replace("?", "&")}`);
+    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : addressOf(onScreen));
     if (!page) return;
     rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
     await swap(one("#head", page), one("#head"));
@@ -163,37 +211,64 @@
     after();
   }
 
-  // Nothing moves under the pointer: newer runs wait behind a link, and active ones keep their lines while it is in them.
+  // Nothing moves under the pointer: rows that are held go on changing where they are, what has left is grey, new ones wait.
+  // The newest runs always do, and with them all that is above them.
   async function show(page) {
-    const rowsOf = from => all("[data-newest] tbody tr", from), keyOf = row => row.dataset.run || row.dataset.line;
-    const known = new Map(rowsOf(document).map(row => [keyOf(row), row]));
-    if (!known.size || !one("[data-newest]", page)) {
-      steady(page);
-      return swap(one("#main", page), one("#main"));
+    const isNewest = !!one("[data-newest]") && !!one("[data-newest]", page), kind = isNewest ? `[data-newest] > tbody > tr` : ROW;
+    const rows = all(kind), known = new Map(rows.map(row => [row.id, row])), coming = new Map(all(kind, page).map(row => [row.id, row]));
+    const isStill = rows.length && !isSorting && (isNewest || (isHeld() && [...known.keys()].join() !== [...coming.keys()].join()));
+    const isAsked = isSorting;
+    [behind, isSorting] = [isStill && !isNewest, false];
+    if (!isStill) {
+      await swapMain(page);
+      if (isAsked && one("main .rows")?.getBoundingClientRect().top < 0) one("main .rows").scrollIntoView();
+      return;
     }
-    const rows = rowsOf(page), fresh = rows.filter(row => !known.has(keyOf(row)));
-    const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(keyOf(row))?.className);
-    for (const row of rows) await swap(row, known.get(keyOf(row)));
+    const lists = [...new Set(rows.map(row => row.parentNode))];
+    const placeOf = list => one(`table.${list.parentNode.className.replaceAll(" ", ".")} > tbody`, page);
+    const fresh = [...coming.values()].filter(row => !known.has(row.id) && lists.some(list => placeOf(list) === row.parentNode));
+    offer(page, isNewest ? newer(fresh, known, [...coming.values()]) : `Order has changed${fresh.length ? `, ${fresh.length} new` : ""}: sort`);
+    const others = await named(rows.filter(row => !coming.has(row.id) && row.matches("#rows > tr")).map(row => row.dataset.entry));
+    if (!others) return;
+    for (const row of others) coming.set(row.id, row);
+    const made = row => coming.get(row.id) || gone(row);
+    if (isNewest || !lists.every(placeOf)) for (const row of rows) await swap(made(row), row);
+    else {
+      for (const list of lists) placeOf(list).replaceChildren(...[...list.children].map(made));
+      await swapMain(page);
+    }
+  }
+
+  // A picture that somebody is at stays as it is: its parts are links.
+  async function swapMain(page) {
+    const pictures = all("[data-marks]", page);
+    for (const [index, picture] of all("[data-marks]").entries()) {
+      if (picture.matches(at()) && pictures[index]) [behind] = [true, pictures[index].replaceWith(picture.cloneNode(true))];
+    }
+    await swap(one("#main", page), one("#main"));
+  }
+
+  function newer(fresh, known, rows) {
     const kind = fresh.some(row => row.matches(".line")) ? "row" : "run";
-    const words = fresh.length ? `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}` : failed.length ? "New failures" : "";
-    const newer = one("#newer");
-    if (!words || newer.firstChild.textContent === words) return;
-    [newer.hidden, newer.firstChild.textContent] = [false, words];
+    if (fresh.length) return `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}`;
+    const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(row.id).className);
+    return failed.length ? "New failures" : one("#newer button").textContent;
   }
 
-  function steady(page) {
-    const list = one("[data-steady]:is(:hover, :focus-within) tbody"), made = list && one("[data-steady] tbody", page);
-    if (!made) return;
-    const rows = all("tr", made);
-    const kept = all("tr", list).map(row => rows.find(each => each.dataset.active === row.dataset.active) || ended(row));
-    made.replaceChildren(...kept, ...rows.filter(row => !kept.includes(row)));
+  function offer(page, words) {
+    for (const place of [one("#newer", page), one("#newer")]) {
+      if (place.firstChild.textContent !== words) place.firstChild.textContent = words;
+      place.hidden = !words;
+    }
   }
 
-  function ended(row) {
-    const gone = row.cloneNode(true), actions = one(".actions", gone);
-    gone.classList.add("ended");
-    if (actions) actions.textContent = "ended";
-    return gone;
+  function gone(row) {
+    const left = row.cloneNode(true);
+    if (row.matches(":is(.runs, .log, .changes) tr")) return left; // newer ones have pushed it off the page
+    left.classList.add("ended");
+    one(".actions", left)?.replaceChildren("gone");
+    one(".box", left)?.replaceChildren();
+    return left;
   }
 
   function mark(row) {
@@ -218,8 +293,10 @@
 
   // One request at a time: what changes meanwhile is asked for after it, of a schedule that changes all the time every two seconds.
   let askedAt = 0;
+  const READING = -1;
   async function refresh() {
-    askedAt = Date.now();
+    clearTimeout(waiting);
+    [askedAt, waiting] = [Date.now(), READING];
     try { if (mayAsk()) await read(); } finally { waiting = 0; }
     pending();
   }
@@ -326,7 +403,7 @@
   async function act(sender) {
     const name = sender.closest("tr[data-entry]")?.dataset.entry, here = location.pathname + location.search;
     const fields = new URLSearchParams(new FormData(sender)), isLeaving = () => name && sender.contains(document.activeElement);
-    if (name !== undefined) fields.set("next", `${location.pathname}?${new URLSearchParams({ name })}${location.search.replace("?", "&")}`);
+    if (name !== undefined) fields.set("next", addressOf([name]));
     const answer = await fetch(sender.action, { method: "POST", body: fields, signal: AbortSignal.timeout(60000) }).catch(() => null);
     if (!answer || isOut(answer)) return answer ? leave() : age(await trouble(answer));
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -539,6 +616,7 @@
     const copying = event.target.closest("[data-copy]");
     if (copying) copy(copying);
     if (event.target.closest("#live")) setLive(!isLive());
+    if (event.target.closest("#newer")) sort();
     if (event.target.closest("[data-keys]")) one("#keys")?.showModal();
   });
 

@@ -455,6 +455,10 @@ async def _send_missing(req: PageRequest, form: Form, planned: Backfill) -> Page
     return answer
 
 
+#: Runs that a question says more of than their number.
+MOST_TOLD = 5
+
+
 @dataclass
 class RunsOutcome:
     """What became of the runs of a form, so far.
@@ -486,6 +490,7 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     if len(ids) > verb.most_unasked and form["confirm"] != "1" and not req.wants_json:
         back = local_path(req.request, form["next"])
         values: dict[str, Any] = {"verb": verb, "work": None, "ids": ids, "total": len(ids), "note": note, "next": back}
+        values["runs"] = await _known(req, ids[:MOST_TOLD])
         return Page(template="runs_left.html", values=values, fragment="content")
 
     async def change(run_id: str) -> Any:
@@ -501,6 +506,12 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     text, tone = _said_of_runs(verb, work)
     await flash(req, answer, text, tone=tone)
     return answer
+
+
+async def _known(req: PageRequest, ids: Sequence[str]) -> list[Run]:
+    """Return those of some runs that are kept, for a question about them."""
+    found = await asyncio.gather(*map(req.store.run, ids), return_exceptions=True)
+    return [run for run in found if isinstance(run, Run)]
 
 
 async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
