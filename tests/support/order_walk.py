@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.sync_api import FloatRect, Page, TimeoutError
+from playwright.sync_api import Error, FloatRect, Page
 
 from redisbeater import ScheduleStore
 from support.waiting import wait_until
@@ -112,8 +112,8 @@ class OrderWalk:
         what, self._is_begun = f"act {self.done} of seed {self.seed}, {act.__name__} on {name}", False
         try:
             act(name)
-        except TimeoutError:
-            if self._is_begun or name in self._order():
+        except Error:
+            if self._is_begun:
                 raise
             return self.act()  # an answer that was on its way took the row before anybody was at it
         wait_until(lambda: self._states() == self.enabled, f"{what}: {self.enabled} instead of {self._states()}")
