@@ -679,6 +679,14 @@ PAGE = (
         first=("integration/test_web_defences.py",),
     ),
     Mutant(
+        name="row-without-id",
+        path="dashboard/templates/row.html",
+        old='id="e-{{ row.name | name }}" ',
+        new="",
+        harm="A menu that is open, or the focus, goes to another entry when the order changes: what is done, too.",
+        first=("integration/test_web_rows.py",),
+    ),
+    Mutant(
         name="session-without-end",
         path="dashboard/sessions.py",
         old="return session if time.time() < session.until else None",

@@ -1,4 +1,4 @@
-"""A walk over a list of entries whose order changes at each answer: what somebody does lands on the entry they chose."""
+"""A walk over a list whose order changes at each answer: what somebody does lands on the entry they chose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.sync_api import FloatRect, Page
+from playwright.sync_api import Error, FloatRect, Page
 
 from redisbeater import ScheduleStore
 from support.waiting import wait_until
@@ -39,7 +39,7 @@ return [Number(rows.dataset.answer), [...rows.children].map(row => row.dataset.e
 
 
 class Shuffled:
-    """A page whose list has another order in each answer, without some rows; it numbers answers and notes their orders."""
+    """A page whose list has another order in each answer, without some rows; it notes the order of each."""
 
     def __init__(self, app: Any, seed: int) -> None:
         self.orders: list[list[str]] = []
@@ -96,7 +96,7 @@ class OrderWalk:
     enabled: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(ENTRIES, True))
 
     def __post_init__(self) -> None:
-        self._random, self._changes = random.Random(self.seed), 0
+        self._random, self._changes, self._is_begun = random.Random(self.seed), 0, False
 
     @staticmethod
     def fill(store: ScheduleStore) -> None:
@@ -105,12 +105,18 @@ class OrderWalk:
             store.create(name, "proj.report", 3600.0)
 
     def act(self) -> str:
-        """Do something to an entry while the order changes; return its kind, once the schedule shows where it landed."""
+        """Do something to an entry while the order changes; return what, once the schedule shows where it landed."""
         acts = (self.by_menu, self.by_key, self.by_touch, self.by_box, self.by_selection, self.by_pointer)
-        act, name = self._random.choice(acts), self._random.choice([name for name in self._order() if name in ENTRIES])
-        act(name)
-        what = f"act {self.done} of seed {self.seed}, {act.__name__} on {name}"
-        wait_until(lambda: self._states() == self.enabled, f"{what}: the schedule is {self._states()}")
+        act = self._random.choice(acts)
+        name = self._random.choice([name for name in self._order() if name in ENTRIES])
+        what, self._is_begun = f"act {self.done} of seed {self.seed}, {act.__name__} on {name}", False
+        try:
+            act(name)
+        except Error:
+            if self._is_begun:
+                raise
+            return self.act()  # an answer that was on its way took the row before anybody was at it
+        wait_until(lambda: self._states() == self.enabled, f"{what}: {self.enabled} instead of {self._states()}")
         self.let_go(what, TOUCHED_MS if act == self.by_touch else 0)
         self.done += 1
         return act.__name__
@@ -179,7 +185,7 @@ class OrderWalk:
     def change_meanwhile(self, name: str) -> None:
         """Let entries come and go and the order change, until the row of the entry shows what has changed in it."""
         answers, cell = len(self.shuffled.orders), self._row(name).locator(".name")
-        self._changes += 1
+        self._changes, self._is_begun = self._changes + 1, True
         self.store.create(f"guest-{self._changes}", "proj.report", 3600.0)
         if self._changes > 2:
             self.store.delete(f"guest-{self._changes - 2}")
