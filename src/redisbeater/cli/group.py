@@ -451,7 +451,7 @@ def read_labels(_context: click.Context, _parameter: click.Parameter, given: Seq
 
 
 def begin_of_commands(unknown: str = "") -> list[str]:
-    """Return what stands before a command that is for the app and the schedule of this one.
+    """Return the words before a command that is for the app and the schedule of this one.
 
     ``unknown`` is what ``-A`` gets where this one has none; empty: nothing.
     """

@@ -103,7 +103,7 @@ def is_secure(request: Request) -> bool:
 
 
 def begin_of_commands(request: Request) -> Sequence[str]:
-    """Return what stands before the commands that a page shows, as far as its process knows it."""
+    """Return the words before the commands that a page shows, as far as its process knows them."""
     state = getattr(request.scope.get("app"), "state", None)
     begin: Sequence[str] = getattr(state, "begin", NO_APP)
     return begin

@@ -331,7 +331,7 @@ def _undo_of(data: object) -> Undo:
 
 
 def _rest_of(data: object) -> Rest:
-    """Return what is left of a change of its JSON; ValueError: another program wrote it."""
+    """Return the rest of a change of its JSON; ValueError: another program wrote it."""
     kinds = {"verb": str, "names": list, "done": int, "kept": dict, "errors": dict, "former": dict | None}
     found = _fields(data, kinds)
     former = None if found["former"] is None else _states(found["former"])

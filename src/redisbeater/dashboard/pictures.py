@@ -284,7 +284,7 @@ def _by_quarter(per_second: Mapping[int, int], start: datetime) -> tuple[Mapping
 
 
 def held_until(end: datetime, zone: tzinfo, now: datetime) -> str:
-    """Return until when a pause holds what comes: ``held until 21:45``, or only ``held`` if it has no end."""
+    """Return the words about a pause that holds runs: ``held until 21:45``, or only ``held`` if it has no end."""
     if end >= FAR_FUTURE:
         return "held"
     local = end.astimezone(zone)

@@ -72,7 +72,7 @@ def waiting(found: HeldRuns) -> str:
 
 
 def at_its_end(found: HeldRuns) -> str:
-    """Return what the end of a pause brings that lasts until a time, or an empty text if that is nothing."""
+    """Return the words about the end of a pause that lasts until a time, or an empty text if nothing comes."""
     least, number = "At least " if found.is_at_least else "", found.fire_times
     times = "1 fire time comes" if number == 1 else f"{number:,} fire times come"
     return f"{least}{times} until then: {_starts(found)}." if found.entries else ""
@@ -92,7 +92,7 @@ def _starts(found: HeldRuns) -> str:
 
 
 def pause_end(pause: Pause | None) -> datetime | None:
-    """Return until when nothing is sent, a far time where that has no end; None: the schedule is not paused."""
+    """Return the end of a pause, a far time if it has no end, or None if there is no pause."""
     if pause is None:
         return None
     if pause.until is None:
@@ -101,7 +101,7 @@ def pause_end(pause: Pause | None) -> datetime | None:
 
 
 def held(pause: Pause | None, moment: datetime | None, clock: Clock) -> str:
-    """Return until when a pause holds the run of a moment: ``held until 21:45``; empty: it does not."""
+    """Return the words about a run that a pause holds, ``held until 21:45``, or an empty text if it does not."""
     end = pause_end(pause)
     if end is None or moment is None or moment >= end:
         return ""
