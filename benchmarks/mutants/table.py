@@ -905,11 +905,11 @@ RUNS = (
 
 LOSS = (
     Mutant(
-        name="loss-by-identity-alone",
+        name="loss-by-the-identity-of-a-backup",
         path="store/lua/incidents.lua",
-        old="  return left < fact.count and fact.count or nil\n",
-        new="  return fact.count\n",
-        harm="Whoever gives the schedule another identity raises an alarm that it is lost, with every entry in it.",
+        old="  if stored and stored == try('HGET', current, 'identity') then return nil end\n",
+        new="",
+        harm="Who applies a backup with its state, and has fewer entries then, is told that the schedule is lost.",
         first=("integration/test_schedule_lost.py",),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -16,8 +17,9 @@ from outbox import run_due
 from redbeat import RedBeatSchedulerEntry
 from support.servers import Server
 from support.waiting import wait_until
+from web_site import browse
 
-from redisbeater import IncidentNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import AsyncScheduleStore, IncidentNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.results import Incident
 from redisbeater.signals import incident_closed, incident_opened
@@ -435,3 +437,30 @@ def test_another_type_at_its_keys_is_said_and_the_pass_goes_on(
     assert "it is not recorded when the schedule is lost" in caplog.text
     assert (ScheduleStore(app).incidents.list(), ScheduleStore(app).status().incidents) == ([], ())
     client.delete(f"{prefix}:current", f"{prefix}:incidents")
+
+
+def test_the_page_shows_it_until_somebody_acknowledges_it(lost: tuple[Celery, RedisScheduler]) -> None:
+    app, _ = lost
+    (incident,) = open_incidents(app)
+    web = browse(app)
+
+    assert "schedule lost: 3 entries before, 0 left" in web.get("/").text
+    assert [each["id"] for each in web.get("/status.json").json()["incidents"]] == [incident.id]
+    assert web.post("/incidents/acknowledge", data={"id": "12345678"}).status_code == 404
+    answer = web.post("/incidents/acknowledge", data={"id": incident.id, "note": "known"})
+
+    assert "Acknowledged: schedule lost" in answer.text
+    assert open_incidents(app) == []
+    assert incident.id not in web.get("/status").text.partition("Log of the schedule")[0]
+
+
+def test_an_event_loop_awaits_the_same(lost: tuple[Celery, RedisScheduler]) -> None:
+    app, _ = lost
+
+    async def acknowledge() -> Incident:
+        async with AsyncScheduleStore(app) as store:
+            (incident,) = await store.incidents.list(only_open=True)
+            assert await store.incidents.get(incident.id) == incident
+            return await store.incidents.acknowledge(incident.id)
+
+    assert not asyncio.run(acknowledge()).is_open
