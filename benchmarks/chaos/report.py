@@ -111,7 +111,7 @@ class Report:
             f"ended by themselves: {_counts(self.endings)}",
             "fire times": f"{self.owed} expected = {self.runs} run + {sum(self.skipped.values())} skipped "
             f"({_counts(self.skipped)})",
-            "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats and later attempts by id, "
+            "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats or attempts by id, "
             f"{self.overtaken} sent, not committed, and skipped later",
             "records": _counts(self.records),
             "problems": _counts(self.problems),

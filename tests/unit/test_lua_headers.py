@@ -23,7 +23,7 @@ local FINAL = {BUFFERED = false, SENT = false, STARTED = false, RETRY = false, S
 REVOKED = true, EXPIRED = true, LOST = true}
 local CLOSED = {SUCCESS = true}
 local LETTERS = {SUCCESS = 'S', FAILURE = 'F', EXPIRED = 'X', LOST = 'L'}
-local DOUBTFUL = {LOST = true}
+local REVISABLE = {LOST = true}
 local FAILURES = {FAILURE = true, LOST = true}
 local REPORTED = {SUCCESS = true, FAILURE = true}
 local REDELIVERED = {FAILURE = true, REVOKED = true}

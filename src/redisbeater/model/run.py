@@ -122,7 +122,7 @@ CLOSED = FINAL.difference(*(facts.follows for facts in STATES.values()))
 
 
 #: Those that another end may follow: nobody has reported them, and a worker may do so later.
-DOUBTFUL = frozenset(state for state in FINAL if any(state in STATES[end].follows for end in FINAL))
+REVISABLE = frozenset(state for state in FINAL if any(state in STATES[end].follows for end in FINAL))
 
 
 class Kind(TextEnum):

@@ -21,7 +21,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.exceptions import StoreError
-from redisbeater.model.run import CLOSED, COUNTED, DOUBTFUL, FINAL, STATES, State
+from redisbeater.model.run import CLOSED, COUNTED, FINAL, REVISABLE, STATES, State
 from redisbeater.store.client import make_client
 from redisbeater.store.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
 from redisbeater.store.keys import ABSENT
@@ -140,7 +140,7 @@ _STATES = f"""\
 local FINAL = {{{", ".join(f"{state} = {str(state in FINAL).lower()}" for state in State)}}}
 local CLOSED = {{{", ".join(f"{state} = true" for state in State if state in CLOSED)}}}
 local LETTERS = {{{", ".join(f"{state} = '{STATES[state].letter}'" for state in State if STATES[state].letter)}}}
-local DOUBTFUL = {{{", ".join(f"{state} = true" for state in State if state in DOUBTFUL)}}}
+local REVISABLE = {{{", ".join(f"{state} = true" for state in State if state in REVISABLE)}}}
 local FAILURES = {_those("is_failure")}
 local REPORTED = {_those("is_reported")}
 local REDELIVERED = {_those("needs_redelivery")}

@@ -10,10 +10,11 @@
 -- ARGV[4] abandoned text: token of a leader that has stopped renewing the lock; '': none is known
 -- ARGV[5] seen_end  UNIX seconds when the lock of that leader ends; a lock that ends later was renewed
 -- ARGV[6] beat      text: the line of this beat as a standby; '': none is due
--- Returns {'ACQUIRED', '', '0', '', abandoned}: the leader from which it was taken, '' if it was free; {'HELD', token of the leader, milliseconds until it is free (text; '-1': it
---      never is), newer, UNIX seconds when it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no
---      token, as an empty text is none, or {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer
---      than this beat. newer: what the key of the format holds, '' when it is not newer
+-- Returns {'ACQUIRED', '', '0', '', taken_from}: the abandoned leader from which it was taken, '' if it was free,
+--      {'HELD', token of the leader, milliseconds until it is free (text; '-1': it never is), newer, UNIX seconds when
+--      it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no token, as an empty text is none, or
+--      {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer than this beat. newer: what the key
+--      of the format holds, '' when it is not newer
 local lock, format, beats = KEYS[1], KEYS[2], KEYS[3]
 local token, timeout, version, abandoned, seen_end, beat = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 

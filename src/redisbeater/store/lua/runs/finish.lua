@@ -56,7 +56,7 @@ end
 local function refusal(run)
   local is_late_retry = state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step
   if is_late_retry then return 'FINISHED' end
-  local has_ended = FINAL[run.state] and not DOUBTFUL[run.state]
+  local has_ended = FINAL[run.state] and not REVISABLE[run.state]
   local is_copy = FINAL[run.state] and run.starts > 0 and is_unexecuted(state)
   local is_over = has_ended or is_copy
   local is_ours = is_of_holder(run)
