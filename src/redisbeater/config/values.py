@@ -353,7 +353,7 @@ def refuse_misspelt(app: Celery, known: Sequence[str]) -> None:
 
 def _nearest(name: str, known: Sequence[str]) -> str:
     """Return the setting that a name means whose first words are nearly ``redisbeater``; empty if none is."""
-    words = name.split("_") if name.startswith("re") else []
+    words = name.split("_") if name.startswith("red") else []
     for number in range(1, min(len(words), 3)):
         begin, rest = "".join(words[:number]), "_".join(words[number:])
         is_near = difflib.get_close_matches(begin, [PREFIX.rstrip("_")], cutoff=0.8)
