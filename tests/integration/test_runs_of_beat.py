@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from outbox import Sent, run_due, take
-from run_site import TRACKED, RunSite, execute
+from run_site import TRACKED, RunSite, execute, runs_of
 from support.signals import end_process
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
@@ -118,6 +118,36 @@ def test_a_buffered_run_is_sent_the_moment_the_other_ends_and_later_ones_are_ski
     assert second.headers["redisbeater_attempt"] == 1
     assert site.state(second.id) is State.SENT
     assert ScheduleStore(site.app).get("report").total_run_count == 2
+
+
+@pytest.mark.parametrize("has_own_id", [False, True], ids=["nothing published", "another id"])
+def test_a_buffered_run_that_is_not_sent_as_itself_ends_at_once_and_blocks_nothing(
+    site: BeatSite, monkeypatch: pytest.MonkeyPatch, has_own_id: bool
+) -> None:
+    site.save(overlap="buffer_one")
+    (first,) = site.after(60)
+    site.start(first.id)
+    assert site.after(60) == []
+    [buffered] = runs_of(site.client, site.keys) - {first.id}
+    send = site.scheduler.apply_async
+
+    def otherwise(entry: Any, **options: Any) -> Any:
+        entry.options["task_id"] = "own"
+        return send(entry, **options) if has_own_id else None
+
+    site.finish(first.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(site.scheduler, "apply_async", otherwise)
+        sent = site.after(1)
+
+    assert [run.id for run in sent] == ["own"] * has_own_id
+    ended = site.runs.run(buffered)
+    assert ended
+    assert (ended.state, ended.error) == (
+        State.LOST,
+        "sent as own" if has_own_id else "declined: its apply_async published nothing",
+    )
+    assert len(site.after(60)) == 1
 
 
 def test_a_buffered_run_is_sent_after_its_entry_has_deleted_itself(site: BeatSite) -> None:

@@ -124,7 +124,7 @@ class EntryView:
 
     @property
     def declined_at(self) -> datetime | None:
-        """The last fire time, if its task declined that; None: it was sent, or skipped otherwise."""
+        """The last fire time, if its task declined that, or None if it was sent, or skipped otherwise."""
         return self.stored.declined_at if self.stored else None
 
     @cached_property
