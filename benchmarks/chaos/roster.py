@@ -100,7 +100,7 @@ class _Listed:
     is_gone: bool = False
 
     def open(self, entry: RedisScheduleEntry, first: datetime, context: Context) -> None:
-        definition = entry.definition().to_text(context.codec)
+        definition = entry._definition().to_text(context.codec)
         self.stretches.append(Stretch(definition=definition, first=first, owed_until=None, ended_at=None))
 
     def close(self, owed_until: datetime | None, ended_at: datetime | None) -> None:

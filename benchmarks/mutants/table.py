@@ -290,10 +290,26 @@ RELEASE = (
     Mutant(
         name="failing-without-delay",
         path="dispatch/publication.py",
-        old="self._store.release(self._claim, [entry], delay=delay, reason=shown(reason_of(error)))",
-        new="self._store.release(self._claim, [entry], reason=shown(reason_of(error)))",
+        old="self._store.release(self._claim, [entry], delay=delay, reason=shown(reason))",
+        new="self._store.release(self._claim, [entry], reason=shown(reason))",
         harm="A run that cannot be sent is tried again without a pause, and keeps beat and broker busy.",
         first=("integration/test_scheduler.py", "integration/test_unsendable_runs.py", "integration/test_failing.py"),
+    ),
+    Mutant(
+        name="declined-run-sent",
+        path="dispatch/batch.py",
+        old="job = item.job.first_runs(sent, look_at=self._now).settled()",
+        new="job = item.job.first_runs(sent, look_at=self._now)",
+        harm="A run that its task never sent counts as sent, and with overlap blocks its entry for an hour.",
+        first=("integration/test_declined_runs.py",),
+    ),
+    Mutant(
+        name="task-ends-beat",
+        path="sending/sender.py",
+        old="except BaseException as exc:  # the broker, or the task's own apply_async; raised again",
+        new="except Exception as exc:  # the broker, or the task's own apply_async; raised again",
+        harm="sys.exit() in a task's apply_async ends beat, with an exit code by which no supervisor restarts it.",
+        first=("integration/test_declined_runs.py",),
     ),
 )
 
@@ -682,7 +698,7 @@ QUARANTINE = (
     Mutant(
         name="one-broken-entry-stops-all",
         path="schedules/kind.py",
-        old="if isinstance(error, Exception) and not isinstance(error, InvalidEntry):",
+        old="if error is not None and not isinstance(error, InvalidEntry):",
         new="if False:",
         harm="A custom schedule that raises an error keeps all other entries from running.",
         first=("integration/test_broken.py",),

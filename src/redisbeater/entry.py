@@ -31,7 +31,8 @@ from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name, check_stored_name
-from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RedisBeaterError
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, RedisBeaterError, WrongType
+from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import FIELDS as MODEL_FIELDS
 from redisbeater.model.fields import MOST_SKIPPED, EntryFields, ScheduleLike, TaskLike
@@ -71,6 +72,8 @@ _NOT_DEFINED = ("app", "last_run_at", "total_run_count")
 
 #: The fields of an entry, by the names of the constructor: Celery copies them from one entry to the next.
 FIELDS = (*DEFINED, *_NOT_DEFINED)
+
+_KNOWN = frozenset(FIELDS)
 
 
 class RedisScheduleEntry(ScheduleEntry):
@@ -191,25 +194,36 @@ class RedisScheduleEntry(ScheduleEntry):
     ) -> None:
         if unknown:
             raise unknown_field(next(iter(unknown)), (*FIELDS, "relative"))
-        # One by one: a bulk creates tens of thousands of entries, and any loop takes a microsecond longer for each.
-        self.name = name  # type: ignore[assignment]  # None is refused when it is saved
-        self.enabled, self.timezone, self.last_run_at = enabled, timezone, last_run_at
-        self.start_at, self.end_at, self.max_runs, self.on_finish = start_at, end_at, max_runs, on_finish
-        self.misfire_grace_time, self.coalesce, self.jitter = misfire_grace_time, coalesce, jitter
-        self.description, self.disabled_until, self.skip = description, disabled_until, skip
-        self.overlap, self.requeue_lost, self.anchor = overlap, requeue_lost, anchor
-        self.deadline, self.once, self.disable_after_failures = deadline, once, disable_after_failures
+        # Past the check of attributes, and one by one: a bulk creates tens of thousands of entries, and any loop takes
+        # a microsecond longer for each.
+        own = self.__dict__
+        own["name"], own["enabled"], own["timezone"], own["last_run_at"] = name, enabled, timezone, last_run_at
+        own["start_at"], own["end_at"], own["max_runs"], own["on_finish"] = start_at, end_at, max_runs, on_finish
+        own["misfire_grace_time"], own["coalesce"], own["jitter"] = misfire_grace_time, coalesce, jitter
+        own["description"], own["disabled_until"], own["skip"] = description, disabled_until, skip
+        own["overlap"], own["requeue_lost"], own["anchor"] = overlap, requeue_lost, anchor
+        own["deadline"], own["once"], own["disable_after_failures"] = deadline, once, disable_after_failures
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
-        self.app = app_or_default(app)
-        self.task = task_or_given(task)
-        self.schedule = schedule_or_given(schedule, name, relative=relative)
-        if isinstance(self.schedule, BaseSchedule):
-            self.schedule.app = self.app
-        self.total_run_count = total_run_count or 0
-        self.args = list_or_given(args)
-        self.kwargs = dict_or_given(kwargs)
-        self.options = dict_or_given(options)
-        self.labels = dict_or_given(labels)
+        own["app"] = app = app_or_default(app)
+        own["task"] = task_or_given(task)
+        own["schedule"] = when = schedule_or_given(schedule, name, relative=relative)
+        if isinstance(when, BaseSchedule):
+            when.app = app
+        own["total_run_count"] = total_run_count or 0
+        own["args"] = list_or_given(args)
+        own["kwargs"] = dict_or_given(kwargs)
+        own["options"] = dict_or_given(options)
+        own["labels"] = dict_or_given(labels)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field, or an attribute that a subclass has or annotates.
+
+        Raises:
+            InvalidEntry: an entry has no such attribute.
+        """
+        if name not in _KNOWN and not name.startswith("_") and not _has(type(self), name):
+            raise unknown_field(name, FIELDS)
+        object.__setattr__(self, name, value)
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
@@ -220,16 +234,44 @@ class RedisScheduleEntry(ScheduleEntry):
             InvalidEntry: it is broken; the message names the field.
         """
         context = Context.of(app)
-        return cls.of(load(context, check_name(context.redis.keys.name(key))), context)
+        return cls._of(load(context, check_name(context.redis.keys.name(key))), context)
 
     @classmethod
-    def of(cls, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
-        """Return the object for an entry that was read from the schedule of a context."""
-        return cls(stored.definition.name, app=context.app).bind(context)._adopt(stored, context)
+    def from_dict(cls, data: Mapping[str, Any], *, app: Celery | None = None) -> RedisScheduleEntry:
+        """Return the entry of a definition as :meth:`as_dict` returns it; nothing is read or written.
 
-    def bind(self, context: Context) -> RedisScheduleEntry:
+        Raises:
+            InvalidEntry: a field is missing, wrong or unknown.
+        """
+        if not isinstance(data, Mapping):
+            raise WrongType("$", f"expected a dict, got {quoted(data)}")
+        for field in data:
+            if field not in DEFINED:
+                raise unknown_field(field, DEFINED)
+        name = data.get("name")
+        if not isinstance(name, str) or not name:
+            problem = f"expected a text, got {quoted(name)}" if "name" in data else "is missing; expected a text"
+            raise InvalidEntry("$.name", problem)
+        json_text.check_value(data, "$")
+        definition = Definition.from_text(name, json_text.to_text(data), Context.of(app).codec)
+        return cls(**{field: getattr(definition, field) for field in DEFINED}, app=app)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the definition as JSON values, as it would be stored; nothing is read or written.
+
+        Raises:
+            InvalidEntry: a field cannot be stored.
+        """
+        return self._definition().to_data(self._context.codec)
+
+    @classmethod
+    def _of(cls, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
+        """Return the object for an entry that was read from the schedule of a context."""
+        return cls(stored.definition.name, app=context.app)._bind(context)._adopt(stored, context)
+
+    def _bind(self, context: Context) -> RedisScheduleEntry:
         """Let the entry belong to the schedule of a context, and return it."""
-        self.app, self._prefix = context.app, context.prefix
+        self.__dict__.update(app=context.app, _prefix=context.prefix)
         return self
 
     @staticmethod
@@ -290,7 +332,7 @@ class RedisScheduleEntry(ScheduleEntry):
         change = Reschedule(name=check_name(self.name), last_run_at=last_run_at, author=Author.of(by, note))
         return self._write(change)
 
-    def executed(self, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+    def record_execution(self, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Record when its task was really executed, now by default; an interval counts from there.
 
         For an application that wants "every ten minutes after the last execution". A time after now counts as now; one
@@ -303,8 +345,8 @@ class RedisScheduleEntry(ScheduleEntry):
         author = Author.of(by, note) if by or note else None
         return self._write(ReportExecution(name=check_name(self.name), executed_at=at, author=author))
 
-    def upcoming(self, n: int = 5) -> list[UpcomingRun]:
-        """Return the next ``n`` runs of the entry as it would be saved now, with the effect of clock changes on them.
+    def upcoming(self, limit: int = 5) -> list[UpcomingRun]:
+        """Return the next ``limit`` runs of the entry as it would be saved now, with the effect of clock changes.
 
         Beat's own next fire time comes first where there is one; a disabled or finished entry has none. Asks Redis,
         writes nothing. An entry that has only a name is read.
@@ -312,10 +354,10 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             InvalidEntry: it could not be saved.
             EntryNotFound: it has only a name, and is not stored.
-            ValueError: ``n`` is not from 1 to 1000.
+            ValueError: ``limit`` is not from 1 to 1000.
         """
         stored = self._previewed()
-        return upcoming_runs(stored, self._context.in_zone(stored.zone).defaults, n)
+        return upcoming_runs(stored, self._context.in_zone(stored.zone).defaults, limit)
 
     def enable(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let it run again from its next fire time on; fire times that passed while it was disabled are not run.
@@ -354,22 +396,20 @@ class RedisScheduleEntry(ScheduleEntry):
         check_number("n", n, MOST_SKIPPED)
         return self._write(SkipNext(name=check_name(self.name), count=n, undo=undo, author=Author.of(by, note)))
 
-    def definition(self) -> Definition:
+    def _definition(self) -> Definition:
         """Check the fields, and return them as they are stored.
 
         Raises:
             InvalidEntry: the message names the first field that cannot be stored.
         """
-        if self.schedule is None and self.task is None:
-            problem = f"is missing: this entry was not read; use ScheduleStore(app).get({quoted(self.name)}) first"
-            raise InvalidEntry("$.schedule", problem)
+        self._check_known("schedule")
         definition = Definition.checked(**{name: getattr(self, name) for name in DEFINED})
         definition.check_texts()
         context = self._context
         definition.check_options(context.task_options)
         return definition.with_instants(context.zone)
 
-    def initial_meta(self) -> Meta:
+    def _initial_meta(self) -> Meta:
         """Return the meta that the entry gets if it is new; InvalidEntry if it cannot be stored."""
         return checked_meta(self.last_run_at, self.total_run_count, self._zone)
 
@@ -379,11 +419,13 @@ class RedisScheduleEntry(ScheduleEntry):
 
         None: unsaved, disabled or finished.
         """
+        self._check_known("due_at")
         return self._due_at
 
     @property
     def score(self) -> float | None:
         """:attr:`due_at` in UNIX seconds, or None."""
+        self._check_known("score")
         return None if self._due_at is None else float(to_unix(self._due_at))
 
     @property
@@ -391,8 +433,9 @@ class RedisScheduleEntry(ScheduleEntry):
         """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
 
         Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
-        ``disabled_until``, ``skip`` and ``overlap``.
+        ``disabled_until``, ``skip``, ``overlap`` and ``declined``.
         """
+        self._check_known("skipped")
         return self._skipped
 
     @property
@@ -401,6 +444,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
         As of the last read or save; empty before. An entry that cannot be read at all, a broken one, has no object.
         """
+        self._check_known("state")
         return self._state
 
     @property
@@ -409,11 +453,13 @@ class RedisScheduleEntry(ScheduleEntry):
 
         It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
         """
+        self._check_known("failing")
         return self._failing
 
     @property
     def last_error(self) -> str:
         """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
+        self._check_known("last_error")
         return self._failing.error if self._failing else ""
 
     @property
@@ -422,21 +468,33 @@ class RedisScheduleEntry(ScheduleEntry):
 
         Pass it as ``if_version`` to :meth:`redisbeater.ScheduleStore.update`.
         """
+        self._check_known("version")
         return self._version
 
     @property
     def late(self) -> timedelta:
         """How long it had been due at the last read or save; zero when it was not late."""
+        self._check_known("late")
         return self._late
+
+    @property
+    def _has_only_a_name(self) -> bool:
+        """Whether it stands for an entry that was not read."""
+        return self.schedule is None and self.task is None
+
+    def _check_known(self, name: str) -> None:
+        if self._has_only_a_name:
+            problem = f"this entry was not read; use ScheduleStore(app).get({quoted(self.name)})"
+            raise InvalidEntry(f"$.{name}", problem)
 
     @property
     def _context(self) -> Context:
         return Context.of(self.app, self._prefix)
 
     def _upsert(self, author: Author | None = None, *, only_new: bool = False) -> Upsert:
-        definition = self.definition()
+        definition = self._definition()
         text = definition.to_text(self._context.codec)
-        meta = self.initial_meta()
+        meta = self._initial_meta()
         return Upsert(definition=definition, text=text, initial_meta=meta, only_new=only_new, author=author)
 
     def _write_fields(self, fields: Mapping[str, Any], author: Author) -> RedisScheduleEntry:
@@ -447,29 +505,30 @@ class RedisScheduleEntry(ScheduleEntry):
         return self._adopt(write(context, change), context)
 
     def _previewed(self) -> StoredEntry:
-        if self.schedule is None and self.task is None:
+        if self._has_only_a_name:
             return load(self._context, check_name(self.name))
         return preview(self._context, self._upsert())
 
     def _adopt(self, stored: StoredEntry, context: Context) -> RedisScheduleEntry:
         definition, meta = stored.definition, stored.meta
+        own = self.__dict__
         for name in DEFINED:
-            setattr(self, name, getattr(definition, name))
-        self.labels, self.schedule.app = dict(definition.labels), self.app
-        self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
-        self._due_at = stored.due_at(context.in_zone(stored.zone).defaults)
-        self._skipped, self._state, self._failing = stored.skipped, stored.state, stored.failing
-        self._version = stored.version
-        self._late = stored.late(self._due_at)
+            own[name] = getattr(definition, name)
+        own["labels"], self.schedule.app = dict(definition.labels), self.app
+        own["last_run_at"], own["total_run_count"] = meta.last_run_at, meta.total_run_count
+        own["_due_at"] = due_at = stored.due_at(context.in_zone(stored.zone).defaults)
+        own["_skipped"], own["_state"], own["_failing"] = stored.skipped, stored.state, stored.failing
+        own["_version"], own["_late"] = stored.version, stored.late(due_at)
         return self
 
     def _zone(self) -> tzinfo:
-        return self.definition().zone(self._context.zone) if self.schedule else self._context.zone
+        return self._definition().zone(self._context.zone) if self.schedule else self._context.zone
 
     # Celery's side of an entry
 
     def is_due(self) -> schedstate:
         """Return whether it is due by this host's clock, and the seconds until then; beat asks Redis instead."""
+        self._check_known("is_due()")
         if self._due_at is None:
             return schedstate(False, None)
         remaining = (self._due_at - datetime.now(timezone.utc)).total_seconds()
@@ -502,9 +561,14 @@ class RedisScheduleEntry(ScheduleEntry):
 
     def _compared(self) -> Any:
         try:
-            return self.definition()
+            return self._definition()
         except RedisBeaterError:  # what cannot be stored is compared as it was passed
             return {name: getattr(self, name) for name in DEFINED}
+
+
+def _has(cls: type, name: str) -> bool:
+    """Return whether a class has an attribute, or announces it by an annotation."""
+    return hasattr(cls, name) or any(name in vars(each).get("__annotations__", ()) for each in cls.__mro__)
 
 
 DecoratedTask = TypeVar("DecoratedTask")

@@ -25,6 +25,7 @@ from redisbeater.beat.process import (
 from redisbeater.beat.repair import check_eviction, report_removed
 from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.clock import host_seconds
+from redisbeater.code_errors import EndedByCode
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
@@ -133,8 +134,8 @@ class RedisScheduler(Scheduler):
             return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
-        except Exception as exc:  # Celery's code, the application's or a bug: beat goes on, and tries again later
-            beat.fault.failed(exc)
+        except BaseException as exc:  # Celery's code, the application's or a bug: beat goes on, and tries again later
+            beat.fault.failed(EndedByCode.of(exc))
             self._give_up_claim_and_lock()
             return min(beat.fault.retry_in, beat.max_wait)
         finally:
@@ -191,8 +192,8 @@ class RedisScheduler(Scheduler):
             self._finish_dispatch()
         except StoreError:  # the next pass finishes it
             pass
-        except Exception as exc:  # as in tick()
-            self._beat.fault.failed(exc)
+        except BaseException as exc:  # as in tick()
+            self._beat.fault.failed(EndedByCode.of(exc))
             self._dispatch = None  # its leases end by themselves
         with suppress(Exception):
             self._beat.leadership.resign()

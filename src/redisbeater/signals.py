@@ -27,6 +27,7 @@ from typing import Any
 
 from celery.utils.dispatch import Signal
 
+from redisbeater.code_errors import EndedByCode
 from redisbeater.log_lines import get_logger
 
 __all__ = (
@@ -77,9 +78,10 @@ class _Signal(Signal):
         began_at = time.monotonic()
         try:
             return receiver(signal=self, sender=sender, **named)
-        except Exception as exc:  # the application's receivers
-            self._log_failure(_name_of(receiver), exc)
-            return exc
+        except BaseException as exc:  # the application's receivers
+            error = EndedByCode.of(exc)
+            self._log_failure(_name_of(receiver), error)
+            return error
         finally:
             if (seconds := time.monotonic() - began_at) > SLOW_SECONDS:
                 self._warn_of_slow(_name_of(receiver), seconds)

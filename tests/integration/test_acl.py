@@ -82,7 +82,7 @@ class Workout:
         entry.disable()
         entry.enable()
         entry.reschedule()
-        entry.executed()
+        entry.record_execution()
         assert entry.upcoming()
         assert entry.rank is not None
         store = OperatorStore(self.app)

@@ -19,6 +19,7 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
+from support.definitions import definition_of
 from support.ports import dead_port
 from support.proxy import Proxy
 from support.servers import Server
@@ -270,7 +271,7 @@ def test_entries_that_are_nearly_alike_are_each_stored_as_they_are(
                 bulk.upsert(each)
         for each in entries:
             text = Context.of(app).redis.load(each.name).definition
-            assert text == each.definition().to_text(Context.of(app).codec)
+            assert text == definition_of(each).to_text(Context.of(app).codec)
 
     assert counts(bulk) == (0, 0, len(entries), 0)
 
@@ -445,7 +446,7 @@ def test_an_entry_that_has_finished_may_be_upserted_again(
     app: Celery, store: ScheduleStore, entry: Entry, client: redis.Redis, prefix: str
 ) -> None:
     over = entry("over", end_at=ago(days=1))
-    client.hset(over.key, "definition", over.definition().to_text(Context.of(app).codec))
+    client.hset(over.key, "definition", definition_of(over).to_text(Context.of(app).codec))
     client.zadd(f"{prefix}:schedule", {over.key: -1})
 
     with store.bulk() as bulk:

@@ -157,7 +157,7 @@ def test_the_score_follows_the_last_run_until_another_program_writes_the_meta(
     metas.append(stored_meta(client, entry))
     write_meta(entry, now())
     metas.append(stored_meta(client, entry))
-    entry.executed()
+    entry.record_execution()
     metas.append(stored_meta(client, entry))
 
     assert [meta.score_follows_last_run for meta in metas] == [True, True, False, True]
@@ -348,7 +348,7 @@ def test_an_interval_counts_from_a_report(app: Celery, scheduler: RedisScheduler
     run_due(scheduler)
     at = now()
 
-    after = entry.executed(at)
+    after = entry.record_execution(at)
 
     assert (after.last_run_at, after.due_at, after.total_run_count) == (at, at + MINUTE, 1)
     assert stored(app, "report").due_at == at + MINUTE
@@ -359,7 +359,7 @@ def test_a_report_without_a_time_is_of_now(app: Celery) -> None:
     entry = save_due(app, "report")
     before = now()
 
-    after = entry.executed()
+    after = entry.record_execution()
 
     assert after.last_run_at is not None
     assert before <= after.last_run_at <= now()
@@ -368,7 +368,7 @@ def test_a_report_without_a_time_is_of_now(app: Celery) -> None:
 def test_the_next_run_after_a_report_is_sent_when_the_interval_is_over(app: Celery, scheduler: RedisScheduler) -> None:
     entry = RedisScheduleEntry("report", "proj.work", 1.0, app=app, last_run_at=ago(seconds=5)).save()
     at = now()
-    entry.executed(at)
+    entry.record_execution(at)
 
     def tick() -> list[Sent]:
         scheduler.tick()
@@ -384,7 +384,7 @@ def test_a_report_while_the_run_is_not_yet_committed_is_what_counts_next(shared_
     flight = mark_in_flight(shared_app)
     at = now()
 
-    entry.executed(at)
+    entry.record_execution(at)
     flight.confirm()
 
     after = stored(shared_app, "report")
@@ -398,7 +398,7 @@ def test_a_report_between_two_claims_of_one_fire_time_leaves_no_run_due(
     entry = save_due(app, "report")
     flight = mark_in_flight(app)
 
-    entry.executed()
+    entry.record_execution()
     flight.context.redis.release(flight.claim, flight.claim.entries)
 
     assert run_due(make_scheduler(app)) == []
@@ -409,7 +409,7 @@ def test_a_report_for_a_crontab_is_only_recorded(app: Celery) -> None:
     entry = RedisScheduleEntry("report", "proj.work", crontab(), app=app).save()
     due_at, at = entry.due_at, ago(seconds=1)
 
-    entry.executed(at)
+    entry.record_execution(at)
 
     assert (stored(app, "report").last_run_at, stored(app, "report").due_at) == (at, due_at)
 
@@ -421,7 +421,7 @@ def test_a_report_older_than_the_last_run_changes_nothing(
     run_due(scheduler)
     before = client.hgetall(entry.key), client.zscore(f"{prefix}:schedule", entry.key)
 
-    after = entry.executed(ago(seconds=30))
+    after = entry.record_execution(ago(seconds=30))
 
     assert (client.hgetall(entry.key), client.zscore(f"{prefix}:schedule", entry.key)) == before
     assert after.due_at == stored(app, "report").due_at
@@ -430,7 +430,7 @@ def test_a_report_older_than_the_last_run_changes_nothing(
 def test_a_report_of_the_future_counts_as_now(app: Celery) -> None:
     entry = save_due(app, "report")
 
-    after = entry.executed(now() + timedelta(days=1))
+    after = entry.record_execution(now() + timedelta(days=1))
 
     assert after.last_run_at is not None
     assert after.last_run_at <= now()
@@ -441,7 +441,7 @@ def test_a_naive_report_is_read_in_the_zone_of_the_entry(app: Celery) -> None:
     entry = RedisScheduleEntry("report", "proj.work", 3600.0, app=app, timezone="Asia/Tokyo").save()
     at = ago(seconds=10)
 
-    entry.executed(at.astimezone(TOKYO).replace(tzinfo=None))
+    entry.record_execution(at.astimezone(TOKYO).replace(tzinfo=None))
 
     assert stored(app, "report").last_run_at == at
 
@@ -452,7 +452,7 @@ def test_what_is_no_time_is_refused_by_its_field_and_changes_nothing(app: Celery
     before = client.hgetall(entry.key)
 
     for path, change in (
-        ("at", lambda: entry.executed(at)),
+        ("at", lambda: entry.record_execution(at)),
         ("last_run_at", lambda: entry.reschedule(at)),
         ("disabled_until", lambda: entry.disable(until=at)),
     ):
@@ -464,7 +464,7 @@ def test_what_is_no_time_is_refused_by_its_field_and_changes_nothing(app: Celery
 
 def test_a_report_for_an_entry_that_is_not_stored_is_an_error(app: Celery) -> None:
     with pytest.raises(EntryNotFound, match="no entry named 'nobody'"):
-        RedisScheduleEntry("nobody", app=app).executed()
+        RedisScheduleEntry("nobody", app=app).record_execution()
     with pytest.raises(EntryNotFound, match="no entry named 'nobody'"):
         ScheduleStore(app).executed("nobody", ago(seconds=1))
     assert list(ScheduleStore(app).names()) == []
@@ -473,7 +473,7 @@ def test_a_report_for_an_entry_that_is_not_stored_is_an_error(app: Celery) -> No
 def test_a_report_does_not_wake_a_disabled_entry(app: Celery, scheduler: RedisScheduler) -> None:
     entry = save_due(app, "report").disable()
 
-    entry.executed()
+    entry.record_execution()
 
     assert stored(app, "report").due_at is None
     assert run_due(scheduler) == []
@@ -483,7 +483,7 @@ def test_a_report_does_not_wake_an_entry_that_has_finished(app: Celery, schedule
     entry = save_due(app, "report", max_runs=1)
     run_due(scheduler)
 
-    entry.executed()
+    entry.record_execution()
 
     assert stored(app, "report").due_at is None
 
@@ -492,7 +492,7 @@ def test_a_report_keeps_what_was_skipped_and_counted(app: Celery, scheduler: Red
     entry = save_due(app, "report", late=270.0)
     run_due(scheduler)
 
-    after = entry.executed()
+    after = entry.record_execution()
 
     assert (after.total_run_count, after.skipped["coalesced"].count) == (1, 4)
     assert stored(app, "report").skipped["coalesced"].count == 4
@@ -530,7 +530,7 @@ def test_what_was_run_skipped_and_reported_under_policies_of_the_settings_is_rea
     ours = stored(app, "report")
     executed_at = ago(seconds=1)
 
-    entry.executed(executed_at)
+    entry.record_execution(executed_at)
 
     after_report = read_by_redbeat(app, entry)
     assert (after_runs.args, after_runs.last_run_at) == ([1], ours.last_run_at)

@@ -22,6 +22,7 @@ from django.test import override_settings
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
 from support import django_project
+from support.definitions import definition_of
 from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
@@ -32,6 +33,7 @@ from redisbeater.management.migration.comparison import Comparisons, compared
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import
 from redisbeater.management.migration.redbeat_source import RedBeatSource
+from redisbeater.model.passed_values import checked_meta
 
 pytestmark = pytest.mark.one_server
 
@@ -120,10 +122,14 @@ def test_entries_of_one_schedule_are_compared_once(app: Celery) -> None:
 
         def engine(after: datetime) -> Iterator[datetime]:
             looks.append(name)
-            return iter(entry.definition().timetable(NEW_YORK).between(after, after + timedelta(days=2000)))
+            return iter(definition_of(entry).timetable(NEW_YORK).between(after, after + timedelta(days=2000)))
 
         return Candidate(
-            name=name, definition=entry.definition(), meta=entry.initial_meta(), engine=engine, engine_key=key
+            name=name,
+            definition=definition_of(entry),
+            meta=checked_meta(entry.last_run_at, entry.total_run_count, lambda: NEW_YORK),
+            engine=engine,
+            engine_key=key,
         )
 
     ran_at = AUTUMN - timedelta(seconds=90)

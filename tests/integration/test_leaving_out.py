@@ -16,6 +16,7 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
 from outbox import names, run_due
+from support.definitions import definition_of
 from web_site import browse
 
 from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
@@ -129,7 +130,7 @@ def test_beat_skips_fire_times_that_another_program_disabled(
     until = now() + 5 * HOUR
     stored = json.loads(client.hget(entry.key, "definition"))
     stored["skip"] = []
-    fields = store.update("report", disabled_until=until).definition().to_data(Context.of(app).codec)
+    fields = definition_of(store.update("report", disabled_until=until)).to_data(Context.of(app).codec)
     client.hset(entry.key, "definition", json.dumps({**stored, "disabled_until": fields["disabled_until"]}))
     due_now(app, client, "report", now() - timedelta(seconds=1))
 

@@ -81,7 +81,7 @@ def test_a_plan_whose_next_runs_have_passed_is_planned_again(store: ScheduleStor
 def test_a_run_between_plan_and_apply_is_kept(store: ScheduleStore) -> None:
     store.apply(store.plan(file(1)))
     changes = store.plan(file(1, args=[1]))
-    store.get("e0").executed()
+    store.get("e0").record_execution()
     ran = store.get("e0").last_run_at
 
     done = store.apply(changes)

@@ -152,7 +152,7 @@ def test_a_report_after_which_no_fire_time_is_left_applies_on_finish(
 ) -> None:
     entry = save_due(app, "report", end_at=now(), on_finish=on_finish)
 
-    entry.executed()
+    entry.record_execution()
     run_due(scheduler)
 
     if on_finish == "delete":
@@ -191,7 +191,7 @@ def test_an_entry_that_is_not_in_the_schedule_can_be_reported(app: Celery, clien
     client.zrem(f"{prefix}:schedule", entry.key)
     at = ago(seconds=1)
 
-    after = entry.executed(at)
+    after = entry.record_execution(at)
 
     assert after.last_run_at == at
 
@@ -202,7 +202,7 @@ def test_an_interval_that_was_reported_while_disabled_counts_from_there_when_it_
     entry = save_due(app, "report", late=59.9).disable()
     at = now()
 
-    entry.executed(at)
+    entry.record_execution(at)
     entry.enable()
 
     assert stored(app, "report").due_at == at + MINUTE

@@ -16,6 +16,7 @@ from due import save_due, stored
 from outbox import Sent, names, take
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
+from support.signals import end_process
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
@@ -421,7 +422,7 @@ def test_a_beat_that_is_ended_during_a_publish_batch_leaves_it_to_the_next(
         """A task that the end of beat comes in the middle of."""
 
         def apply_async(self, *args: Any, **options: Any) -> Any:
-            raise SystemExit
+            end_process()
 
     @app.task(name="proj.ending", base=Ending, shared=False)
     def ending() -> None: ...

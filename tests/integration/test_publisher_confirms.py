@@ -18,6 +18,7 @@ from kombu import Exchange, Queue
 from outbox import names
 from support.proxy import Proxy
 from support.rabbitmq import RabbitMQ
+from support.signals import end_process
 from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
@@ -149,7 +150,7 @@ def test_runs_that_were_confirmed_before_beat_ends_are_committed(site: Site, mak
         """A task that the end of beat comes in the middle of."""
 
         def apply_async(self, *args: Any, **options: Any) -> Any:
-            raise SystemExit
+            end_process()
 
     @site.app.task(name="proj.ending", base=Ending, shared=False)
     def ending() -> None: ...

@@ -12,7 +12,8 @@ import redis
 from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from outbox import Sent, run_due, take
-from run_site import TRACKED, RunSite, execute
+from run_site import TRACKED, RunSite, execute, runs_of
+from support.signals import end_process
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE
@@ -116,6 +117,36 @@ def test_a_buffered_run_is_sent_the_moment_the_other_ends_and_later_ones_are_ski
     assert second.headers["redisbeater_attempt"] == 1
     assert site.state(second.id) is State.SENT
     assert ScheduleStore(site.app).get("report").total_run_count == 2
+
+
+@pytest.mark.parametrize("has_own_id", [False, True], ids=["nothing published", "another id"])
+def test_a_buffered_run_that_is_not_sent_as_itself_ends_at_once_and_blocks_nothing(
+    site: BeatSite, monkeypatch: pytest.MonkeyPatch, has_own_id: bool
+) -> None:
+    site.save(overlap="buffer_one")
+    (first,) = site.after(60)
+    site.start(first.id)
+    assert site.after(60) == []
+    [buffered] = runs_of(site.client, site.keys) - {first.id}
+    send = site.scheduler.apply_async
+
+    def otherwise(entry: Any, **options: Any) -> Any:
+        entry.options["task_id"] = "own"
+        return send(entry, **options) if has_own_id else None
+
+    site.finish(first.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(site.scheduler, "apply_async", otherwise)
+        sent = site.after(1)
+
+    assert [run.id for run in sent] == ["own"] * has_own_id
+    ended = site.runs.run(buffered)
+    assert ended
+    assert (ended.state, ended.error) == (
+        State.LOST,
+        "sent as own" if has_own_id else "declined: its apply_async published nothing",
+    )
+    assert len(site.after(60)) == 1
 
 
 def test_a_buffered_run_is_sent_after_its_entry_has_deleted_itself(site: BeatSite) -> None:
@@ -341,7 +372,7 @@ def test_a_lost_run_that_has_left_before_beat_ends_is_not_sent_again(
 
     def ending(entry: Any, **options: Any) -> Any:
         if sent:
-            raise SystemExit
+            end_process()
         sent.append(entry.name)
         return send(entry, **options)
 
@@ -459,7 +490,7 @@ def _dies_before_the_commit(site: BeatSite, monkeypatch: pytest.MonkeyPatch) -> 
     """Let the beat send what is due and end before it commits; return the run."""
 
     def die(*_: object, **__: object) -> None:
-        raise SystemExit
+        end_process()
 
     site.clock.go_on(60)
     with monkeypatch.context() as patch:

@@ -550,7 +550,10 @@ def bound_current(app: Celery) -> Iterator[None]:
         (lambda store: store.simulate("2030-01-01"), "^start: expected a datetime, got '2030-01-01'"),
         (lambda store: store.upcoming(start="noon"), "^start: expected a datetime, got 'noon'"),
         (lambda store: store.history("a", since="noon"), "^since: expected a datetime, got 'noon'"),
-        (lambda store: store.update("a", last_run_at=now()), r"^\$.last_run_at: .*reschedule\(\) or executed\(\)"),
+        (
+            lambda store: store.update("a", last_run_at=now()),
+            r"^\$.last_run_at: .* or record_execution\(\)",
+        ),
         (lambda store: store.upsert("a"), "^entry: expected a RedisScheduleEntry, got 'a'"),
     ],
 )

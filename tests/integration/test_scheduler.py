@@ -15,6 +15,7 @@ from due import ago, save_due, stored
 from kombu.exceptions import OperationalError
 from outbox import Sent, names, run_due, take
 from support.ports import dead_port
+from support.signals import end_process
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, clocked
@@ -451,7 +452,7 @@ class Interrupted(Task):
     """A task at whose sending a signal comes."""
 
     def apply_async(self, *args: Any, **options: Any) -> Any:
-        raise SystemExit
+        end_process()
 
 
 def test_closing_finishes_a_dispatch_that_was_interrupted(

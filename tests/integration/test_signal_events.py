@@ -213,7 +213,7 @@ def test_what_beat_records_is_no_change(app: Celery, scheduler: RedisScheduler, 
     entry = save_due(app, "report")
     received.all.clear()
     run_due(scheduler)
-    entry.executed()
+    entry.record_execution()
 
     assert received.of("run_dispatched")
     assert received.of("entry_changed") == []

@@ -21,6 +21,7 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner
 from due import save_due, stored
+from support.definitions import definition_of
 from web_site import SECRET, browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
@@ -107,7 +108,7 @@ def test_a_row_says_how_late_its_last_run_was(
     for name, seconds in (("late", 3.2), ("punctual", 0.0), ("delayed", 1.2)):
         (key,) = client.zrange(f"{prefix}:runs:{name}", 0, -1)
         fire_time = from_unix(float(client.hget(key, "fire_time")))
-        policy = ResolvedPolicy.of(stored(app, name).definition(), Context.of(app).defaults)
+        policy = ResolvedPolicy.of(definition_of(stored(app, name)), Context.of(app).defaults)
         client.hset(key, "sent_at", policy.due_at(fire_time).timestamp() + seconds)
     assert policy.due_at(fire_time) > fire_time + timedelta(seconds=5)
     web = browse(app)

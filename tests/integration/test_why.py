@@ -15,6 +15,7 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from outbox import run_due
+from support.definitions import definition_of
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
@@ -625,7 +626,9 @@ def test_it_was_broken_then(store: ScheduleStore, log: Write, say: Say) -> None:
 def test_it_was_out_of_its_bounds(
     app: Celery, client: redis.Redis, prefix: str, log: Write, say: Say, fields: Any, sentence: str
 ) -> None:
-    definition = RedisScheduleEntry("report", "shop.report", crontab(hour=9, minute=0), app=app, **fields).definition()
+    definition = definition_of(
+        RedisScheduleEntry("report", "shop.report", crontab(hour=9, minute=0), app=app, **fields)
+    )
     client.hset(f"{prefix}report", "definition", definition.to_text(Context.of(app).codec))
     client.zadd(f"{prefix}:schedule", {f"{prefix}report": -1})
     log("report", ("created", "2026-11-01T09:00"))

@@ -24,3 +24,13 @@ def restore_signals(config: pytest.Config) -> None:
     for number, handler in HANDLERS.items():
         if not hands_out and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def end_process() -> None:
+    """Raise ``SystemExit`` as the handler of a signal does, in whatever the program is doing."""
+    signal.signal(signal.SIGUSR1, _exit)
+    signal.raise_signal(signal.SIGUSR1)
+
+
+def _exit(*_: object) -> None:
+    raise SystemExit

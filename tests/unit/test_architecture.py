@@ -19,6 +19,7 @@ ROOT = Path(redisbeater.__file__).parent
 FLOORS = (
     (
         "exceptions",
+        "code_errors",
         "deferred_signals",
         "display",
         "entry_name",

@@ -12,6 +12,7 @@ import pytest
 from celery import Celery, Task, chain, group
 from celery.app.task import Context as Request
 from kombu import Queue
+from support.definitions import definition_of
 
 from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduleEntry, ScheduleStore, clocked, cron, rrule
 from redisbeater.context import Context
@@ -82,7 +83,7 @@ def save(**fields: Any) -> None:
         ({"schedule": None}, "$.schedule: expected seconds, a timedelta or a schedule, got None"),
         (
             {"schedule": None, "task": None},
-            "$.schedule: is missing: this entry was not read; use ScheduleStore(app).get('a') first",
+            "$.schedule: this entry was not read; use ScheduleStore(app).get('a')",
         ),
         ({"task": 5}, "$.task: expected a task or its name, got 5"),
         (
@@ -148,8 +149,8 @@ def test_an_unknown_field_is_also_the_type_error_that_python_would_raise() -> No
 def test_a_task_is_stored_by_its_name() -> None:
     entry = RedisScheduleEntry("a", work, 60, app=APP)
 
-    assert (entry.task, entry.definition().task) == ("proj.work", "proj.work")
-    assert entry.definition().changed(task=work) == entry.definition()
+    assert (entry.task, definition_of(entry).task) == ("proj.work", "proj.work")
+    assert definition_of(entry).changed(task=work) == definition_of(entry)
 
 
 def test_arguments_may_be_a_tuple_and_options_any_mapping() -> None:
@@ -278,7 +279,7 @@ def test_a_wrong_option_is_refused_by_its_name(options: dict[str, Any], sentence
     ids=lambda options: next(iter(options)),
 )
 def test_what_celery_and_its_brokers_take_is_accepted(options: dict[str, Any]) -> None:
-    definition = RedisScheduleEntry("a", work, 60, options=options, app=APP).definition()
+    definition = definition_of(RedisScheduleEntry("a", work, 60, options=options, app=APP))
 
     assert definition.options.keys() == options.keys()
     assert {name for name in options if name not in OPTIONS} <= {"tenant"}
@@ -299,21 +300,23 @@ def test_options_that_a_task_of_the_application_names_are_its_own() -> None:
     @app.task(name="proj.tenant", base=TenantTask, shared=False)
     def of_tenant() -> None: ...
 
-    definition = RedisScheduleEntry(
-        "a", "proj.tenant", 60, options={"tenant": "a", "priority": "3"}, app=app
-    ).definition()
+    definition = definition_of(
+        RedisScheduleEntry("a", "proj.tenant", 60, options={"tenant": "a", "priority": "3"}, app=app)
+    )
 
     assert definition.options == {"tenant": "a", "priority": "3"}
     with pytest.raises(InvalidEntry, match=r"^\$\.options\.tenant: is not an option"):
-        RedisScheduleEntry("a", "proj.other", 60, options={"tenant": "a"}, app=app).definition()
+        definition_of(RedisScheduleEntry("a", "proj.other", 60, options={"tenant": "a"}, app=app))
     with pytest.raises(InvalidEntry, match=r"^\$\.options\.once: is not an option"):
-        RedisScheduleEntry("a", "proj.tenant", 60, options={"once": {}}, app=app).definition()
+        definition_of(RedisScheduleEntry("a", "proj.tenant", 60, options={"once": {}}, app=app))
 
 
 def test_options_that_the_settings_list_are_accepted_whatever_the_task() -> None:
     app = make_app(redisbeater_task_options=["once"])
 
-    assert RedisScheduleEntry("a", "proj.other", 60, options={"once": {}}, app=app).definition().options == {"once": {}}
+    assert definition_of(RedisScheduleEntry("a", "proj.other", 60, options={"once": {}}, app=app)).options == {
+        "once": {}
+    }
 
 
 def test_a_queue_must_be_known_only_when_celery_creates_no_others() -> None:
@@ -321,11 +324,11 @@ def test_a_queue_must_be_known_only_when_celery_creates_no_others() -> None:
     entry = RedisScheduleEntry("a", "proj.work", 60, options={"queue": "lwo"}, app=app)
 
     with pytest.raises(InvalidEntry) as refused:
-        entry.definition()
+        definition_of(entry)
     entry.options = {"queue": "low"}
 
     problem = "$.options.queue: unknown queue 'lwo'; did you mean 'low'? (task_create_missing_queues is off)"
-    assert (str(refused.value), entry.definition().options) == (problem, {"queue": "low"})
+    assert (str(refused.value), definition_of(entry).options) == (problem, {"queue": "low"})
 
 
 @pytest.mark.parametrize("expires", [60, None, NEW_YEAR, datetime(2020, 1, 1)], ids=str)

@@ -17,6 +17,7 @@ from celery.schedules import crontab
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, sequence, utc
+from support.definitions import definition_of
 
 from redisbeater import RedisScheduleEntry, describe
 from redisbeater.exceptions import InvalidEntry
@@ -452,7 +453,7 @@ def test_an_entry_has_the_times_of_its_name_and_a_renamed_one_those_of_the_new_n
 
     assert first.schedule == shared.for_entry("report")
     assert renamed.schedule == shared.for_entry("invoice") != first.schedule
-    assert renamed.definition().schedule == renamed.schedule
+    assert definition_of(renamed).schedule == renamed.schedule
     assert not shared.is_bound
 
 
@@ -461,7 +462,7 @@ def test_an_entry_whose_name_is_changed_is_checked_with_the_times_of_the_new_nam
 
     entry.name = "invoice"
 
-    assert entry.definition().schedule == cron("H H * * *").for_entry("invoice")
+    assert definition_of(entry).schedule == cron("H H * * *").for_entry("invoice")
 
 
 def test_a_stored_entry_has_the_times_of_its_name() -> None:
@@ -476,7 +477,7 @@ def test_a_name_whose_day_no_month_has_is_refused_when_the_entry_is_made() -> No
     made = cron("0 9 H(30-31) feb *")
 
     with pytest.raises(InvalidEntry, match=r'no month of the crontab has such a day in "0 9 >H\(30-31\)< feb \*"'):
-        RedisScheduleEntry("report", "proj.work", made).definition()
+        definition_of(RedisScheduleEntry("report", "proj.work", made))
 
 
 # -- far away, and cheap

@@ -12,6 +12,7 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 from dateutil import tz
 from moments import NEW_YORK, utc
+from support.definitions import definition_of
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, clocked, cron, describe, rrule
 from redisbeater.context import Context
@@ -80,7 +81,7 @@ def test_a_zone_of_pytz_is_the_iana_zone_of_its_name(pytz: Any, name: str) -> No
 )
 def test_what_is_no_iana_zone_is_refused_with_what_to_write(zone: Any, problem: str) -> None:
     with pytest.raises(InvalidEntry, match=rf"^\$\.timezone: .*{problem}"):
-        RedisScheduleEntry("report", "proj.work", 60, timezone=zone, app=Celery(set_as_current=False)).definition()
+        definition_of(RedisScheduleEntry("report", "proj.work", 60, timezone=zone, app=Celery(set_as_current=False)))
 
 
 def test_a_zone_object_is_accepted_where_a_name_is(pytz: Any) -> None:
@@ -93,7 +94,7 @@ def test_a_zone_object_is_accepted_where_a_name_is(pytz: Any) -> None:
         assert cron("0 9 * * *", zone).timezone == "Europe/Vienna"
         assert describe(crontab(minute=0, hour=9), zone) == describe(crontab(minute=0, hour=9), "Europe/Vienna")
         entry = RedisScheduleEntry("report", "proj.work", cron("0 9 * * *", "Europe/Vienna"), timezone=zone, app=app)
-        assert entry.definition().timezone == "Europe/Vienna"
+        assert definition_of(entry).timezone == "Europe/Vienna"
 
 
 def stored(given: BaseSchedule) -> BaseSchedule:
@@ -141,8 +142,8 @@ def test_a_zone_of_pytz_as_tzinfo_is_refused_because_its_offset_is_not_that_of_t
     for path, make in (
         ("dtstart", lambda: rrule("DAILY", dtstart=at)),
         ("$.schedule.at", lambda: clocked(at)),
-        ("$.start_at", RedisScheduleEntry("report", "proj.work", 60, start_at=at, app=app).definition),
-        ("$.options.eta", RedisScheduleEntry("report", "proj.work", 60, options={"eta": at}, app=app).definition),
+        ("$.start_at", RedisScheduleEntry("report", "proj.work", 60, start_at=at, app=app).as_dict),
+        ("$.options.eta", RedisScheduleEntry("report", "proj.work", 60, options={"eta": at}, app=app).as_dict),
     ):
         with pytest.raises(InvalidEntry, match=r"UTC\+01:05, which Europe/Vienna does not have .*localize") as error:
             make()

@@ -20,7 +20,7 @@ from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Author, announce
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import is_unreserved
+from redisbeater.entry_name import check_name, is_unreserved
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import application_of
@@ -85,13 +85,14 @@ def _upserts(
 
 
 def _upsert(context: Context, entry: RedisScheduleEntry) -> Upsert:
-    definition = entry.definition()
+    check_name(entry.name, advice="; give it a short one: add_periodic_task(..., name='...')")
+    definition = entry._definition()
     text = definition.to_text(context.codec)
     origin = f"{context.application} {sha1(text)}"
     return Upsert(
         definition=definition,
         text=text,
-        initial_meta=entry.initial_meta(),
+        initial_meta=entry._initial_meta(),
         origin=origin,
         author=_author(context),
     )

@@ -11,6 +11,8 @@ from typing import Any
 from celery import Celery, Task
 from kombu import compression, serialization
 
+from redisbeater.code_errors import EndedByCode
+
 #: Compression methods of kombu; some need a package, which beat may have and this process lacks.
 COMPRESSIONS = ("gzip", "zlib", "bzip2", "bzip", "brotli", "lzma", "xz", "zstd", "zstandard")
 
@@ -46,7 +48,8 @@ class TaskOptions:
             if queue is None and self._router.routes:
                 route: Any = self._router.lookup_route(task, args, kwargs, dict(options))
                 queue = route if isinstance(route, str) else route and dict(route).get("queue")
-        except Exception:  # the application's routers; the run was sent, or Celery says why not
+        except BaseException as exc:  # the application's routers; the run was sent, or Celery says why not
+            EndedByCode.of(exc)
             return ""
         name = str(getattr(queue, "name", queue) or "")
         return name if name and name != self._default_queue else ""

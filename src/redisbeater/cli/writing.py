@@ -267,7 +267,7 @@ def _show_created(
     store: OperatorStore, app: Celery, entry: RedisScheduleEntry, given: EntryOptions, like: str = ""
 ) -> None:
     view, runs, change = given.times.view(), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
-    zone = entry.definition().zone(view.zone)
+    zone = entry._definition().zone(view.zone)
     words = describe(entry.schedule, zone)
     if given.as_json:
         data = {
@@ -304,7 +304,7 @@ def _moment(run: UpcomingRun, view: View) -> str:
 
 def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
     """Warn of a task that the app lacks, or that does not take the arguments; and of a very short interval."""
-    for problem in filter(None, (store.task_problem(entry), interval_problem(entry.definition()))):
+    for problem in filter(None, (store.task_problem(entry), interval_problem(entry._definition()))):
         click.echo(f"Warning: {problem}", err=True)
 
 

@@ -140,7 +140,7 @@ class Batch:
             accepted = len(list(takewhile(is_accepted, item.messages)))
             if accepted or not item.messages:
                 sent = item.first + accepted
-                job = item.job.first_runs(sent, look_at=self._now)
+                job = item.job.first_runs(sent, look_at=self._now).settled()
                 has_more = accepted == len(item.runs) and sent < len(item.job.plan.runs)
                 if commands is not None:
                     push = commands(chain.from_iterable(item.messages))
@@ -148,7 +148,7 @@ class Batch:
                 elif has_more:
                     self.catch_up.append(PlannedEntry(item.job, first=sent))
                 self.done[job.claimed.key] = job
-                confirmed.append(PlannedEntry(job, item.first))
+                confirmed.append(PlannedEntry(job, item.job.sent_of_first(item.first)))
             else:
                 self._in_flight.append(item)
         return confirmed

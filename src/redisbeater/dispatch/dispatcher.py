@@ -419,12 +419,14 @@ def _log_skips(jobs: Iterable[Job]) -> None:
 
 
 def _is_merely_coalesced(job: Job) -> bool:
-    return all(skip.reason is Reason.COALESCED for skip in job.plan.skipped)
+    return all(skip.reason in (Reason.COALESCED, Reason.DECLINED) for skip in job.plan.skipped)
 
 
 def _log_skip(name: str, skip: Skip) -> None:
     first, last = skip.first.isoformat(), skip.last.isoformat()
-    if skip.reason is Reason.COALESCED:
+    if skip.reason is Reason.DECLINED:
+        logger.debug("entry %r: its task declined %s fire times, %s to %s", name, skip.count_text, first, last)
+    elif skip.reason is Reason.COALESCED:
         others = "1 other fire time" if skip.count_text == "1" else f"{skip.count_text} other fire times"
         logger.info("entry %r: one run replaces %s, %s to %s", name, others, first, last, extra=_event(name, skip))
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 from redisbeater.clock import MAX_THINGS, Backoff
 from redisbeater.display import fingerprint, shown, text_of
-from redisbeater.exceptions import causes, reason_of
+from redisbeater.exceptions import causes
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_failing, entry_fixed, run_refused
 from redisbeater.store.claim import CommitResult
@@ -33,16 +33,19 @@ class Failures:
         self._backoff = Backoff(first=FIRST_BACKOFF_SECONDS, limit=LONGEST_BACKOFF_SECONDS)
         self._logged: OrderedDict[str, str] = OrderedDict()
 
-    def failed(self, name: str, error: Exception, *, is_everywhere: bool, now: datetime | None = None) -> float:
+    def failed(
+        self, name: str, error: Exception, *, reason: str, is_everywhere: bool, now: datetime | None = None
+    ) -> float:
         """Record and log a failed try. Return the seconds until the next one.
 
         Arguments:
             name: the entry.
             error: why its run could not be sent.
+            reason: the same in words.
             is_everywhere: whether the broker refuses every run, which is logged once for all entries.
             now: the server's time, from which the reported next try counts; default: that of this host.
         """
-        delay = self.delay_after(name, reason_of(error))
+        delay = self.delay_after(name, reason)
         if is_everywhere:
             delay = min(delay, LONGEST_REFUSED_SECONDS)
         facts = {
@@ -51,12 +54,14 @@ class Failures:
             "tries": self._backoff.failures(name),
             "next_try": (now or datetime.now(timezone.utc)) + timedelta(seconds=delay),
         }
-        self._log(name, error, delay, extra=event("run_refused", **facts), is_everywhere=is_everywhere)
+        self._log(name, error, reason, delay, extra=event("run_refused", **facts), is_everywhere=is_everywhere)
         run_refused.send(name, **facts)
         return delay
 
-    def _log(self, name: str, error: Exception, delay: float, *, extra: dict[str, Any], is_everywhere: bool) -> None:
-        text = shown(reason_of(error))
+    def _log(
+        self, name: str, error: Exception, reason: str, delay: float, *, extra: dict[str, Any], is_everywhere: bool
+    ) -> None:
+        text = shown(reason)
         if is_everywhere or self._logged.get(name) == (summary := summary_of(error)):
             logger.debug("entry %r still cannot be sent, retrying in %.1f s: %s", name, delay, text, extra=extra)
         else:

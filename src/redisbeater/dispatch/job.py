@@ -24,7 +24,7 @@ from redisbeater.model.plan import NO_RUNS, Activity, Plan, plan
 from redisbeater.model.policies import Anchor, OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, NewRun, Span, State
-from redisbeater.model.skip import Reason, add_skips
+from redisbeater.model.skip import Reason, Skip, add_skips
 from redisbeater.schedules.kind import PLANNING, broken_by_code
 from redisbeater.sending.run import make_run, planned_run, task_id
 from redisbeater.store import ClaimedEntry
@@ -162,6 +162,9 @@ class Job(NamedTuple):
     whole: Job | None = None
     #: The fire time of the run that was sent before those of the plan.
     previous: datetime | None = None
+    #: What became of its runs otherwise, by fire time: the id that the task gave the message, or an empty one where the
+    #: task declined. All parts of a job share it.
+    sent_ids: dict[datetime, str] = {}  # noqa: RUF012  # nobody adds to this one
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
@@ -191,6 +194,7 @@ class Job(NamedTuple):
             policy=policy,
             tracking=tracking,
             previous=meta.last_run_at,
+            sent_ids={},
         )
 
     def runs(
@@ -226,7 +230,39 @@ class Job(NamedTuple):
         ]
         if self.tracking is not None:
             self.tracking.ids.update((fire_time, run.options["task_id"]) for fire_time, run in zip(fire_times, runs))
+        for fire_time, run in zip(fire_times, runs) if self.sent_ids else ():
+            run.options["task_id"] = self.sent_ids.get(fire_time) or run.options["task_id"]
         return runs
+
+    def note_sent(self, fire_time: datetime | None, run_id: str | None) -> None:
+        """Record what became of the run of a fire time: the id that it has, or an empty one if its task declined."""
+        if fire_time is not None and run_id is not None:
+            self.sent_ids[fire_time] = run_id
+
+    def settled(self) -> Job:
+        """Return the job without the runs that their task declined: these are skipped."""
+        declined = [each for each in self.plan.runs if self.sent_ids.get(each) == ""] if self.sent_ids else []
+        if not declined:
+            return self
+        skip = Skip(reason=Reason.DECLINED, count=len(declined), first=declined[0], last=declined[-1])
+        runs = tuple(each for each in self.plan.runs if each not in declined)
+        plan = self.plan._replace(runs=runs, skipped=(*self.plan.skipped, skip))
+        if plan.next.is_finished and self.definition.max_runs is not None:
+            plan = plan._replace(next=self._next_of_fewer(plan))
+        return self._replace(plan=plan)
+
+    def sent_of_first(self, count: int) -> int:
+        """Return how many of its first ``count`` runs were not declined."""
+        return count if not self.sent_ids else sum(self.sent_ids.get(each) != "" for each in self.plan.runs[:count])
+
+    def _next_of_fewer(self, plan: Plan) -> Score:
+        """Return the next score of a plan that has fewer runs by now, so that ``max_runs`` may leave some."""
+        if self.policy is None or plan.handled is None:
+            return plan.next
+        try:
+            return self.policy.afresh().score_after(plan.handled, self.meta.total_run_count + len(plan.counted))
+        except (InvalidEntry, OverflowError):  # the next claim reports it
+            return Score(fire_time=plan.handled)
 
     def _spans(self) -> dict[datetime, Span]:
         """Return the fire times for which each of its runs stands; those that were coalesced belong to its only one."""
@@ -279,8 +315,10 @@ class Job(NamedTuple):
             fire_time=self.plan.next.fire_time or self.claimed.fire_time,
             is_due_now=False,
         )
-        plan = whole.plan._replace(runs=whole.plan.runs[len(self.plan.runs) :], skipped=skipped)
-        return whole._replace(claimed=claimed, meta=meta, plan=plan, previous=self.plan.runs[-1])
+        handled, previous = self.plan.handled, self.plan.runs[-1] if self.plan.runs else self.previous
+        runs = tuple(each for each in whole.plan.runs if handled is None or each > handled)
+        plan = whole.plan._replace(runs=runs, skipped=skipped)
+        return whole._replace(claimed=claimed, meta=meta, plan=plan, previous=previous)
 
     def _skipped_text(self) -> str:
         return add_skips(self.claimed.skipped, self.plan.skipped) if self.plan.skipped else self.claimed.skipped
@@ -329,14 +367,17 @@ class Job(NamedTuple):
         buffered, tracking = self.plan.buffered, self.tracking
         if buffered is None or not buffered.cancels or tracking is None:
             return ()
-        return (*self.claimed.active, *(tracking.id(self.claimed.name, fire_time) for fire_time in self.plan.runs))
+        return (*self.claimed.active, *(self._id(fire_time, tracking) for fire_time in self.plan.runs))
+
+    def _id(self, fire_time: datetime, tracking: Tracking) -> str:
+        return self.sent_ids.get(fire_time) or tracking.id(self.claimed.name, fire_time)
 
     def _new_runs(self, tracking: Tracking) -> list[NewRun]:
         """Return the records of the runs that were sent, and of the one that is to wait."""
         states = [(fire_time, State.SENT) for fire_time in self.plan.runs]
         if self.plan.buffered is not None:
             states.append((self.plan.buffered.fire_time, State.BUFFERED))
-        sent_as, name = self.sent_as or self.definition, self.claimed.name
+        sent_as = self.sent_as or self.definition
         is_alone = self.policy is not None and self.policy.runs_alone
         options = self.context.task_options
         queue = options.routed_queue(sent_as.task, sent_as.args, sent_as.kwargs, sent_as.options) if states else ""
@@ -345,7 +386,7 @@ class Job(NamedTuple):
             planned_run(
                 sent_as,
                 fire_time,
-                id=tracking.id(name, fire_time),
+                id=self._id(fire_time, tracking),
                 now=tracking.now,
                 state=state,
                 version=tracking.version,

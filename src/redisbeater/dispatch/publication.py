@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from redisbeater.broker.connection import never_left
 from redisbeater.broker.publisher_confirms import PublishBatch
 from redisbeater.clock import host_seconds
+from redisbeater.code_errors import named
 from redisbeater.dispatch.batch import Batch, BrokenEntry, PlannedEntry, gathering_ends_at
+from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreError, reason_of
 from redisbeater.log_lines import event, get_logger
+from redisbeater.sending.sender import Declined
 from redisbeater.signals import entry_broken
 from redisbeater.store import Claim, ClaimedEntry
 
@@ -122,13 +126,16 @@ class Refusals:
         acceptance, is_refused = self._broker.acceptance, self._broker.has_refused(error)
         if is_refused:
             acceptance.refused(entry.name, error)
+        # An answer of the broker says what it is; an error of other code may be a mere number.
+        reason = reason_of(error) if is_refused else named(error)
         delay = self._failures.failed(
             entry.name,
             error,
+            reason=reason,
             is_everywhere=is_refused and acceptance.is_refusing,
             now=self._claim.server_time(host_seconds()),
         )
-        self._store.release(self._claim, [entry], delay=delay, reason=shown(reason_of(error)))
+        self._store.release(self._claim, [entry], delay=delay, reason=shown(reason))
 
     def release_unsent(self) -> None:
         """Release all unsent entries without a delay, so that a beat whose broker is available can send them."""
@@ -249,12 +256,22 @@ class Publication:
             if messages and (self._is_full or not self._may_send()):
                 break
             last = self._publish_batch.published
-            error = None if planned.was_sent(run) else self._send(run)
-            if error is not None:
+            error = None if planned.was_sent(run) else self._send_run(planned.job, run)
+            if error is not None and not isinstance(error, Declined):
                 return messages, error
             messages.append(range(last + 1, self._publish_batch.published + 1))
-            self.runs += 1
+            self.runs += error is None
         return messages, None
+
+    def _send_run(self, job: Job, run: RedisScheduleEntry) -> Exception | None:
+        """Send a run, and record with its job if its task declined it or gave it another id."""
+        run_id = run.options.get("task_id")
+        error = self._send(run)
+        if isinstance(error, Declined):
+            job.note_sent(run.last_run_at, "")
+        elif error is None and (job.sent_ids or run.options.get("task_id") != run_id):
+            job.note_sent(run.last_run_at, run.options.get("task_id"))
+        return error
 
     # Confirm
 

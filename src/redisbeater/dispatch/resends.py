@@ -24,6 +24,7 @@ from redisbeater.model.options import option_instant
 from redisbeater.model.run import Payload, Run, State
 from redisbeater.model.skip import Skip
 from redisbeater.sending.run import cancel, renewed_expiry, run_again
+from redisbeater.sending.sender import Declined
 from redisbeater.signals import run_dispatched, run_skipped
 from redisbeater.store import Claim
 from redisbeater.store.failure import lacks_right, will_pass
@@ -207,6 +208,16 @@ class Resends:
             return None
         try:
             push = self._publish(again)
+            if again.options.get("task_id") != run.id:  # nobody will report this one
+                if push:
+                    self._resources.broker.put(push)
+                self._redis.runs.withdraw(run.id, error=f"sent as {again.options.get('task_id')}")
+                return None
+        except Declined as exc:
+            self._redis.runs.withdraw(run.id, error=f"declined: {exc}")
+            return None
+        except StoreError:
+            raise
         except Exception as exc:  # kombu's errors, and those of an instrument around it
             self._failed(run, exc)
             return None

@@ -13,7 +13,7 @@ from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import FINISHED, Failing, Meta, Score
 from redisbeater.model.plan import meant_fire_time
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.skip import Skipped, read_skipped
+from redisbeater.model.skip import Reason, Skipped, read_skipped
 from redisbeater.schedules.zones import in_zone, read_zone
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import oversized, version_of
@@ -64,6 +64,12 @@ class StoredEntry:
         if self.is_disabled_for_now:
             return "disabled"
         return "failing" if self.failing else "enabled"
+
+    @property
+    def declined_at(self) -> datetime | None:
+        """The fire time that its task declined last, if none was sent since; else None."""
+        declined, last = self.skipped.get(Reason.DECLINED.value), self.meta.last_run_at
+        return None if declined is None or (last is not None and last >= declined.last) else declined.last
 
     @property
     def is_disabled_for_now(self) -> bool:

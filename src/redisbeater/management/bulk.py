@@ -109,7 +109,7 @@ class EntryTemplates:
         key = _template_key(entry)
         template = None if key is None else self._templates.get(key)
         if template is None:
-            template = EntryTemplate(entry.definition(), self._context)
+            template = EntryTemplate(entry._definition(), self._context)
             if key is not None:
                 self._keep(key, template)
         return template.render(entry)
@@ -170,7 +170,7 @@ class Outcome:
     def entry(self) -> RedisScheduleEntry | None:
         """The entry after the change; None if it was deleted, or could not be changed."""
         context, stored = self._context, self._stored
-        return None if context is None or stored is None else RedisScheduleEntry.of(stored, context)
+        return None if context is None or stored is None else RedisScheduleEntry._of(stored, context)
 
 
 def enable_many(context: Context, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
@@ -319,7 +319,7 @@ class Bulk:
                 may go on with others. A conflict with the stored entry is reported by :meth:`flush`.
             StoreUnavailable, EditConflict: as for :meth:`flush`.
         """
-        rendered, meta = self._templates.render(checked_entry(entry)), entry.initial_meta()
+        rendered, meta = self._templates.render(checked_entry(entry)), entry._initial_meta()
         if not rendered.template.definition.never_ends:
             self._check_that_it_fires(rendered, meta)
         self._make_room_for(rendered.name)

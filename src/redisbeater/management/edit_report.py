@@ -59,7 +59,7 @@ class EditReport:
         """Return the report on an edit of an entry."""
         context = context.in_zone(edit.snapshot.zone)
         after, patterns = edit.to_stored_entry(), context.config.redact
-        entry = RedisScheduleEntry.of(after, context)
+        entry = RedisScheduleEntry._of(after, context)
         before = None
         with suppress(RedisBeaterError):  # a new entry, or one that could not be read
             before = StoredEntry.from_snapshot(edit.snapshot, context.codec, edit.before)
@@ -192,10 +192,10 @@ def draft(context: Context, entry: RedisScheduleEntry) -> RedisScheduleEntry:
         EntryExists: there is one of that name.
         InvalidEntry: it cannot be stored, or never fires.
     """
-    definition = entry.definition()
+    definition = entry._definition()
     text = definition.to_text(context.codec)
-    change = Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), only_new=True)
-    return RedisScheduleEntry.of(preview(context, change), context)
+    change = Upsert(definition=definition, text=text, initial_meta=entry._initial_meta(), only_new=True)
+    return RedisScheduleEntry._of(preview(context, change), context)
 
 
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, Any, Any]]:

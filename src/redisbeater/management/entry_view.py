@@ -118,8 +118,15 @@ class EntryView:
 
     @property
     def state_words(self) -> str:
-        """Its state for people: "failing" would say that its runs fail."""
+        """Its state for people: "failing" would say that its runs fail, and the last one may have been declined."""
+        if self.declined_at is not None and self.state == "enabled":
+            return "declined"
         return "not sent" if self.state == "failing" else self.state
+
+    @property
+    def declined_at(self) -> datetime | None:
+        """The last fire time, if its task declined that, or None if it was sent, or skipped otherwise."""
+        return self.stored.declined_at if self.stored else None
 
     @cached_property
     def ends(self) -> Ends:

@@ -15,13 +15,12 @@ from celery.schedules import BaseSchedule
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted
 from redisbeater.editing.stored_entry import load
-from redisbeater.entry import DEFINED, RedisScheduleEntry
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.management.blanking import check_not_blanked, restored
 from redisbeater.management.files.definitions import fields_of, schedule_of
 from redisbeater.model import json_text
-from redisbeater.model.definition import Definition
 from redisbeater.model.fields import (
     FIELDS,
     JSON,
@@ -38,7 +37,6 @@ from redisbeater.model.fields import (
     Zone,
 )
 from redisbeater.model.options import decoded_options
-from redisbeater.model.passed_values import unknown_field
 from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules.kinds import SCHEDULE_WORDS, kind_of
 from redisbeater.schedules.zones import read_zone, zone_meant
@@ -54,17 +52,9 @@ def read_definition(context: Context, text: str, name: str = "") -> RedisSchedul
     data = json_text.from_person(text, "$")
     if not isinstance(data, dict):
         raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
-    for field in data:
-        if field not in DEFINED:
-            raise unknown_field(field, DEFINED)
     check_not_blanked(data, "$", context.config.redact)
-    of_entry = name or data.get("name")
-    if not isinstance(of_entry, str) or not of_entry:
-        problem = f"expected a text, got {quoted(of_entry)}" if "name" in data else "is missing; expected a text"
-        raise InvalidEntry("$.name", problem)
-    definition = Definition.from_text(of_entry, text, context.codec)
-    fields = {field: getattr(definition, field) for field in DEFINED}
-    return RedisScheduleEntry(**fields, app=context.app).bind(context)
+    named = {**data, "name": name} if name else data
+    return RedisScheduleEntry.from_dict(named, app=context.app)._bind(context)
 
 
 #: The options of a task that have words of their own.
@@ -251,7 +241,7 @@ def drafted(context: Context, name: str, task: str, words: EntryWords) -> RedisS
         if not isinstance(fields.get("options", {}), dict):
             raise InvalidEntry("$.options", "expected an object")
         fields["options"] = {**fields.get("options", {}), **task_options}
-    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=context.app, **fields).bind(context)
+    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=context.app, **fields)._bind(context)
 
 
 def fields_of_entry(entry: RedisScheduleEntry) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def next_clock_change(context: Context, entry: RedisScheduleEntry) -> UpcomingRu
 
     An interval counts elapsed time, and has none. Asks Redis for the time, writes nothing.
     """
-    definition = entry.definition()
+    definition = entry._definition()
     now, stored_zone = context.redis.clock()
     timetable = definition.timetable(context.in_zone(stored_zone).zone)
     if definition.is_interval or not definition.enabled:

@@ -312,7 +312,7 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
     Raises:
         InvalidEntry: it could not be stored.
     """
-    definition = entry.definition()
+    definition = entry._definition()
     now, stored_zone = context.redis.clock()
     zoned = context.in_zone(stored_zone)
     lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)

@@ -19,6 +19,7 @@ from redisbeater.management.registered import once_problem, refused_arguments
 from redisbeater.management.runs.results import EntryResult, Result
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
+from redisbeater.model.passed_values import task_problem
 from redisbeater.model.policies import Overlap
 from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -59,6 +60,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "not-in-one-step": ("warning", "runs that could be sent in one step with their commit, and are not"),
+    "no-task": ("error", "a chain or a group, which no worker can execute by itself"),
     "unknown-task": ("hint", "a task that no worker has registered; a warning if none answers and this app lacks it"),
     "no-redbeat": ("error", "an entry that RedBeat cannot read, below RedBeat's prefix"),
     "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
@@ -137,6 +139,8 @@ def of_definition(
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
     if problem := interval_problem(definition):
         yield Finding.of("short-interval", name, problem)
+    if problem := task_problem(definition.task):
+        yield Finding.of("no-task", name, problem)
     if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
         text = f"options.headers: {shown(headers, 200)} are not sent, because Celery or beat sets them; use other names"
         yield Finding.of("own-headers", name, text)

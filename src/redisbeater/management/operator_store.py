@@ -190,7 +190,7 @@ class OperatorStore(ScheduleStore):
 
         It is empty where nothing is wrong, as far as the tasks of the app tell.
         """
-        found, app = entry.definition(), self._context.app
+        found, app = entry._definition(), self._context.app
         args, kwargs = found.args if args is None else args, found.kwargs if kwargs is None else kwargs
         refusal = task_problem(app, found.task, args, kwargs)
         return refusal or (once_problem(app, found.task) if found.once else "")

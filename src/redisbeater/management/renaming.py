@@ -189,4 +189,4 @@ def retry(context: Context, name: str, author: Author) -> RedisScheduleEntry:
         raise EntryNotFound(name)
     if not snapshot.is_broken:
         raise InvalidEntry(quoted(name), "not broken; only a quarantined entry can be tried again")
-    return RedisScheduleEntry.of(write(context, FieldChange(name=name, author=author)), context)
+    return RedisScheduleEntry._of(write(context, FieldChange(name=name, author=author)), context)

@@ -116,7 +116,7 @@ class ScheduleStore:
             EntryExists: there is one of that name.
         """
         context = self._context
-        entry = RedisScheduleEntry(name, task, schedule, app=context.app, **fields).bind(context)
+        entry = RedisScheduleEntry(name, task, schedule, app=context.app, **fields)._bind(context)
         return draft(context, entry) if dry_run else entry.create(note=note, by=by)
 
     def update(
@@ -181,7 +181,7 @@ class ScheduleStore:
         """
         entry = checked_entry(entry)
         if self._prefix is not None:
-            entry.bind(self._context)
+            entry._bind(self._context)
         return entry.save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
@@ -206,7 +206,7 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             InvalidEntry: it is broken.
         """
-        return RedisScheduleEntry.of(load(self._context, check_name(name)), self._context)
+        return RedisScheduleEntry._of(load(self._context, check_name(name)), self._context)
 
     def delete(self, name: str, *, note: str = "", by: str = "") -> None:
         """Delete an entry. A static one comes back, with its counters, when a beat begins to lead: disable it instead.
@@ -226,7 +226,7 @@ class ScheduleStore:
             EntryNotFound: no deleted entry of that name is kept.
             EntryExists: there is an entry of that name.
         """
-        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._context)
+        return RedisScheduleEntry._of(restore_entry(self._context, name, Author.of(by, note)), self._context)
 
     def deleted(self) -> dict[str, datetime]:
         """Return the deleted entries that can be restored, name -> when it was deleted, the newest first."""
@@ -256,7 +256,7 @@ class ScheduleStore:
             EntryExists: there is one of the new name.
             RunActive: a beat is sending a run of it.
         """
-        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._context)
+        return RedisScheduleEntry._of(rename_entry(self._context, name, new, Author.of(by, note)), self._context)
 
     def copy(
         self,
@@ -278,7 +278,7 @@ class ScheduleStore:
             EntryExists: there is one of the new name.
         """
         change = self._change(name, changes, task_options, note, by)
-        return RedisScheduleEntry.of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._context)
+        return RedisScheduleEntry._of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._context)
 
     def trigger(
         self,
@@ -350,7 +350,7 @@ class ScheduleStore:
 
     def executed(self, name: str, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
-        return self._unread(name).executed(at, note=note, by=by)
+        return self._unread(name).record_execution(at, note=note, by=by)
 
     def definition(self, name: str) -> dict[str, Any]:
         """Return the definition of an entry as JSON values, which :meth:`read_definition` reads.
@@ -937,7 +937,7 @@ class ScheduleStore:
     def _unread(self, name: str) -> RedisScheduleEntry:
         """Return an entry that has only a name, to be changed."""
         context = self._context
-        return RedisScheduleEntry(name, app=context.app).bind(context)
+        return RedisScheduleEntry(name, app=context.app)._bind(context)
 
     def _instant(self, name: str, given: datetime | None) -> datetime | None:
         """Return the instant of a passed time; a naive one is in the app's zone."""

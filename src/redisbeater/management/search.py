@@ -641,7 +641,7 @@ class _Page:
                 self._broken[found.name] = found.error
             return
         try:
-            self._entries.append(RedisScheduleEntry.of(found.stored, self._context))
+            self._entries.append(RedisScheduleEntry._of(found.stored, self._context))
         except (InvalidEntry, OverflowError) as exc:
             self._broken[found.name] = text_of(exc)
 

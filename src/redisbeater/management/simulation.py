@@ -389,7 +389,7 @@ def _definitions(context: Context, entries: Iterable[RedisScheduleEntry] | Expor
         rules = context.task_options
         yield from (definition_of(each, context.codec, rules, context.zone) for each in entries.entries.values())
     else:
-        yield from (entry.definition() for entry in entries)
+        yield from (entry._definition() for entry in entries)
 
 
 def _is_wanted(definition: Definition, wanted: Filter) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted
-from redisbeater.entry_name import check_name, refuse_confusing, refuse_unsafe
+from redisbeater.entry_name import check_name, refuse_confusing
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.fields import (
@@ -25,6 +25,7 @@ from redisbeater.model.passed_values import (
     agreed_zone,
     as_schedule,
     as_task,
+    check_new_task,
     checked_instant,
     dict_or_given,
     for_entry,
@@ -95,10 +96,11 @@ class Definition(StoredFields):
         """Refuse a name or a task that another program may store, but ours must not.
 
         Raises:
-            InvalidEntry: it is blank, or holds a control character or a mark of direction.
+            InvalidEntry: it is blank, or holds a control character or a mark of direction; or no worker can execute the
+                task.
         """
         refuse_confusing(self.name)
-        refuse_unsafe("$.task", self.task)
+        check_new_task(self.task)
 
     def check_options(self, rules: OptionRules) -> None:
         """Refuse options that another program may store, but that no broker could take.
@@ -242,7 +244,7 @@ class Definition(StoredFields):
                 raise unknown_field(name, _ALL_FIELDS)
         after = Definition.checked(**{**fields_, **changes})
         if "task" in changes:
-            refuse_unsafe("$.task", after.task)
+            check_new_task(after.task)
         if "options" in changes and rules is not None:
             after.check_options(rules)
         return after

@@ -22,10 +22,11 @@ _DATETIME_OPTIONS = ("eta", "expires")
 _LINKS = ("link", "link_error", "chain", "chord")
 
 #: Headers that are the message itself to Celery, which lets those of an option replace its own, and names of fields and
-#: methods of its requests, which they hide: ``vars(celery.app.task.Context)`` and what ``as_task_v2`` writes.
+#: methods of its requests, which they hide: ``vars(celery.app.task.Context)`` and what ``as_task_v2`` writes. And the
+#: one that its beat adds from 5.7 on.
 _HEADERS_OF_CELERY = frozenset((
-    "args", "argsrepr", "as_execution_options", "called_directly", "callbacks", "chain", "children", "chord",
-    "clear", "compression", "correlation_id", "delivery_info", "errbacks", "eta", "expires", "get", "group",
+    "args", "argsrepr", "as_execution_options", "called_directly", "callbacks", "celery_beat_task", "chain", "children",
+    "chord", "clear", "compression", "correlation_id", "delivery_info", "errbacks", "eta", "expires", "get", "group",
     "group_index", "headers", "hostname", "id", "ignore_result", "is_eager", "kwargs", "kwargsrepr", "lang",
     "logfile", "loglevel", "origin", "parent_id", "properties", "replaced_task_nesting", "reply_to", "retries",
     "root_id", "shadow", "soft_time_limit", "stamped_headers", "stamps", "task", "taskset", "time_limit",

@@ -10,6 +10,7 @@ from typing import Any
 from celery.schedules import schedule
 
 from redisbeater.display import did_you_mean, quoted
+from redisbeater.entry_name import refuse_unsafe
 from redisbeater.exceptions import InvalidEntry, UnknownField, WrongType
 from redisbeater.model import json_text
 from redisbeater.model.meta import MAX_COUNT, NEW, Meta
@@ -58,6 +59,27 @@ def as_task(given: Any) -> Any:
     if isinstance(given, Mapping):
         raise InvalidEntry("$.task", f"expected a task or its name, got {_signature_advice(given)}")
     return getattr(given, "name", given)
+
+
+#: Tasks of Celery that no message can run, and what they stand for.
+_BUILT_BY_CLIENTS = {"celery.chain": "chain", "celery.group": "group"}
+
+
+def task_problem(task: str) -> str:
+    """Return why no worker can execute a task of Celery, and what to do instead; empty if one can."""
+    kind = _BUILT_BY_CLIENTS.get(task)
+    return "" if kind is None else f"no worker can execute {task}; {_build_advice(kind)}"
+
+
+def check_new_task(task: str) -> None:
+    """Refuse a task that another program may store, but ours must not.
+
+    Raises:
+        InvalidEntry: it is blank, holds a control character or a mark of direction, or no worker can execute it.
+    """
+    refuse_unsafe("$.task", task)
+    if problem := task_problem(task):
+        raise InvalidEntry("$.task", problem)
 
 
 def for_entry(given: Any, name: Any) -> Any:
@@ -184,9 +206,8 @@ def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
 def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
     """Return the error for a field that no entry has, with the nearest of the known names."""
     if name in _REPORTED:
-        problem = (
-            "is not a field of an entry that can be set; to count from another time use reschedule() or executed()"
-        )
+        advice = "to count from another time use reschedule() or record_execution()"
+        problem = f"is not a field of an entry that can be set; {advice}"
         return UnknownField(f"$.{name}", problem)
     if name in OPTIONS:
         return UnknownField(f"$.{name}", f'is not a field of an entry; did you mean options={{"{name}": ...}}?')
@@ -206,8 +227,12 @@ def args_advice(given: Any) -> str:
 def _signature_advice(given: Mapping[str, Any]) -> str:
     """Name a signature, and say how to schedule it: Celery's chains and the like are no tasks."""
     if kind := given.get("subtask_type"):
-        return f"a {kind}; schedule a task of yours that builds the {kind} and calls its apply_async()"
+        return f"a {kind}; {_build_advice(kind)}"
     return "a signature; pass its parts: task=s.task, args=s.args, kwargs=s.kwargs, options=s.options"
+
+
+def _build_advice(kind: str) -> str:
+    return f"schedule a task of yours that builds the {kind} and calls its apply_async()"
 
 
 def _zone_name(zone: Any) -> str | None:

@@ -33,6 +33,8 @@ class Reason(TextEnum):
     SKIP = "skip"
     #: A run of the entry was active, and its ``overlap`` allows no other.
     OVERLAP = "overlap"
+    #: The ``apply_async`` of its task published nothing.
+    DECLINED = "declined"
 
 
 @dataclass(frozen=True, kw_only=True)

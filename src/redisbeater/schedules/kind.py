@@ -12,7 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.display import quoted, text_of
+from redisbeater.code_errors import EndedByCode, named
+from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.crontab_text import PATH
@@ -41,8 +42,8 @@ class broken_by_code:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, InvalidEntry):
-            raise BrokenByCode(self._path, f"{type(error).__name__}: {text_of(error)}") from error
+        if error is not None and not isinstance(error, InvalidEntry):
+            raise BrokenByCode(self._path, named(error)) from EndedByCode.of(error)
 
 
 #: Around what asks a class of Celery's or of the application. It keeps no state, so one serves for all entries.

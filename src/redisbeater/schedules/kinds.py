@@ -10,7 +10,8 @@ from celery.schedules import BaseSchedule, crontab
 from celery.schedules import schedule as celery_interval
 from dateutil.rrule import rrule as dateutil_rrule
 
-from redisbeater.display import quoted, text_of
+from redisbeater.code_errors import EndedByCode, named
+from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.cron_expression import CronKind
 from redisbeater.schedules.crontab import CrontabKind, is_repeating
@@ -58,8 +59,8 @@ class CustomKind(ScheduleKind[Any]):
             raise InvalidEntry(PATH, f"{path} is not registered; add it: redisbeater_schedule_classes = [{path!r}]")
         try:
             return {"import_path": path, "data": schedule.to_redisbeater()}
-        except Exception as exc:  # the application's code: any error concerns only this entry
-            raise InvalidEntry(PATH, f"{path}.to_redisbeater: {type(exc).__name__}: {text_of(exc)}") from exc
+        except BaseException as exc:  # the application's code: any error concerns only this entry
+            raise InvalidEntry(PATH, f"{path}.to_redisbeater: {named(exc)}") from EndedByCode.of(exc)
 
     def decode(self, data: dict[str, Any]) -> BaseSchedule:
         """Return the schedule that the class makes of its data."""
@@ -68,10 +69,8 @@ class CustomKind(ScheduleKind[Any]):
             raise InvalidEntry(f"{PATH}.import_path", f"{quoted(path)} is not listed in redisbeater_schedule_classes")
         try:
             schedule: BaseSchedule = self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
-        except Exception as exc:  # the application's code: any error concerns only this entry
-            raise InvalidEntry(
-                f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {text_of(exc)}"
-            ) from exc
+        except BaseException as exc:  # the application's code: any error concerns only this entry
+            raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: {named(exc)}") from EndedByCode.of(exc)
         if not hasattr(schedule, "remaining_estimate"):
             raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: expected a schedule, got {quoted(schedule)}")
         return schedule

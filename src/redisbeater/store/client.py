@@ -22,6 +22,7 @@ from redis.exceptions import ConnectionError, RedisClusterException, TimeoutErro
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
+from redisbeater.code_errors import EndedByCode
 from redisbeater.config.settings import Config
 from redisbeater.config.urls import Topology
 from redisbeater.config.values import PREFIX
@@ -63,7 +64,8 @@ class Credentials(CredentialProvider):
             return self._provider.get_credentials()
         except redis.RedisError:
             raise
-        except Exception as exc:  # user code; the text of its error may hold a password
+        except BaseException as exc:  # user code; the text of its error may hold a password
+            EndedByCode.of(exc)
             problem = type(exc).__name__
         raise redis.ConnectionError(f"the credential_provider failed with {problem}")
 

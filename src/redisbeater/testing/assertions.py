@@ -57,7 +57,7 @@ def assert_scheduled(
     for stored in entries:
         zone = zone_name(stored.definition.timetable(context.in_zone(stored.zone).zone).local_zone)
         if stored.definition.enabled and _has_schedule(stored.definition, wanted) and zone_wanted in (None, zone):
-            return RedisScheduleEntry.of(stored, context)
+            return RedisScheduleEntry._of(stored, context)
     found = "; ".join(_words(stored, context) for stored in entries) or "no entry has this task"
     when = "" if wanted is None else f" {describe(wanted)}"
     raise AssertionError(f"{name} is not scheduled{when}{f' in {zone_wanted}' if zone_wanted else ''}: {found}")
@@ -75,7 +75,7 @@ def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -
     """
     if isinstance(times, (str, datetime)) or not times:
         raise ValueError(f"times: expected a list of at least one time, got {quoted(times)}")
-    policy = ResolvedPolicy.of(entry.definition(), Context.of(entry.app).defaults).afresh()
+    policy = ResolvedPolicy.of(entry._definition(), Context.of(entry.app).defaults).afresh()
     timetable = policy.timetable
     expected = [read_moment(each, timetable.local_zone, "times") for each in times]
     fire_times = list(islice(_fire_times(policy, expected[0]), len(expected)))

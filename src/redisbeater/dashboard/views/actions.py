@@ -289,7 +289,7 @@ async def _skip_next(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequen
     undo, author = _is_undo(chosen), _author(req, chosen)
 
     async def skip(name: str) -> None:
-        before = (await req.store.get(name)).definition().skip
+        before = (await req.store.get(name))._definition().skip
         if undo and (version := chosen.versions.get(name)):
             mine = chosen.former.get(name)  # of one skip: what was left out before stays so
             left = [moment for moment in before if moment.isoformat() not in mine.skipped] if mine else []
@@ -297,7 +297,7 @@ async def _skip_next(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequen
             return
         entry = await req.store.skip_next(name, undo=undo, **author)
         if not undo:
-            skipped = [moment.isoformat() for moment in entry.definition().skip if moment not in before]
+            skipped = [moment.isoformat() for moment in entry._definition().skip if moment not in before]
             work.changed[name] = StateBefore(entry.version, skipped=skipped)
 
     await _each(names, work, skip)

@@ -115,7 +115,7 @@ def _candidate(app: Celery, engines: Celery, row: Any) -> Candidate:
         return Candidate(name=row.name, left_out=left_out)
     try:
         entry = RedisScheduleEntry(row.name, row.task, app=app, **_fields(row))
-        definition, meta = entry.definition(), entry.initial_meta()
+        definition, meta = entry._definition(), entry._initial_meta()
     except InvalidEntry as exc:
         return Candidate(name=row.name, refused=str(exc), is_enabled=row.enabled)
     return Candidate(

@@ -183,7 +183,7 @@ class BeatScheduleSource:
     def _candidate(self, name: str, fields: Any) -> Candidate:
         try:
             entry = fields if isinstance(fields, RedisScheduleEntry) else self._entry(name, fields)
-            definition, meta = entry.definition(), entry.initial_meta()
+            definition, meta = entry._definition(), entry._initial_meta()
         except (InvalidEntry, TypeError) as exc:
             return Candidate(name=name, refused=str(exc).replace("RedisScheduleEntry.__init__()", "$:"))
         engine, key = self._engine(name, fields), ""

@@ -17,6 +17,7 @@ from typing import Any
 from celery.beat import Scheduler
 
 from redisbeater.broker.broker import Broker
+from redisbeater.code_errors import EndedByCode, named
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.editing.edit import Author
@@ -35,7 +36,7 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, Span
 from redisbeater.redaction import redacted
 from redisbeater.sending.run import cancel, counted_from, make_run, new_run, own_options
-from redisbeater.sending.sender import Sender
+from redisbeater.sending.sender import Declined, Sender
 from redisbeater.store import Reservation
 from redisbeater.times import relative_words
 
@@ -87,6 +88,8 @@ class _ProcessSender(Scheduler):
             error = exc
         if error is not None:
             self._broker.close()
+        if isinstance(error, EndedByCode) and error.__cause__ is not None:
+            raise error.__cause__  # this is not beat: the program may want to end
         return error
 
 
@@ -145,11 +148,14 @@ def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, no
             return reservation.outcome == "KNOWN"
     elif errand.overlap is not Overlap.ALLOW:
         check_tracked(context)
+    run_id = run.options["task_id"]
     error = caller.send(run)
     if error is not None:
-        _withdraw(context, run, error)
-        done = _DONE[errand.kind]
-        raise SendFailed(f"entry {run.name!r} was not {done}, the broker did not take its run: {shown(error)}")
+        _withdraw(context, run_id, shown(error))
+        why = error if isinstance(error, Declined) else f"the broker did not take its run: {shown(named(error))}"
+        raise SendFailed(f"entry {run.name!r} was not {_DONE[errand.kind]}, {why}")
+    if run.options["task_id"] != run_id:
+        _withdraw(context, run_id, f"sent as {run.options['task_id']}")
     return True
 
 
@@ -189,14 +195,14 @@ def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]
     return RunActive(f"{which} of {quoted(name)} is active{since} (overlap {overlap}); {way}", runs=active)
 
 
-def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> None:
+def _withdraw(context: Context, run_id: str, error: str) -> None:
     """Record that a run was not sent; if that fails, it is lost after ``redisbeater_run_queue_timeout``."""
     if not context.config.track_runs:
         return
     try:
-        context.redis.runs.withdraw(run.options["task_id"], error=shown(error))
+        context.redis.runs.withdraw(run_id, error=error)
     except StoreError as exc:
-        logger.warning("run %s was not sent, but its record does not say so: %s", run.options["task_id"], exc)
+        logger.warning("run %s was not sent, but its record does not say so: %s", run_id, exc)
 
 
 #: What a task id may be that a caller chooses: it is a part of keys, of addresses and of shell commands.
@@ -350,7 +356,7 @@ def triggered_run(
         attempt=int(context.config.track_runs),
         now=stored.now,
         span=span or Span(last if last is not None and last < moment else None),
-    ).bind(context)
+    )._bind(context)
     if definition.deadline is not None:
         run.options["expires"] = counted_from(stored.now, own_options(definition, stored.now, stored.now)["expires"])
     # A random id: the run at that fire time has the other one, and workers discard what they know as revoked.

@@ -170,7 +170,7 @@ def _repeated(context: Context, ended: Run, now: datetime) -> RedisScheduleEntry
     fire_time = ended.fire_time or now
     if ended.payload:
         payload, new_id = Payload.from_text(ended.payload), str(uuid.uuid4())
-        run = run_again(ended.name, payload, fire_time, app=context.app, task_id=new_id, span=ended.span).bind(context)
+        run = run_again(ended.name, payload, fire_time, app=context.app, task_id=new_id, span=ended.span)._bind(context)
         run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
         return run
     with suppress(EntryNotFound, InvalidEntry):

@@ -231,6 +231,7 @@ class _Case:
             Reason.SKIP.value: lambda: "Left out: somebody told it to (skip-next).",
             Reason.DISABLED_UNTIL.value: lambda: "Not run: it was disabled until a later time (disable --until).",
             Reason.OUT_OF_BOUNDS.value: lambda: "Not run: it was before start_at or after end_at.",
+            Reason.DECLINED.value: lambda: "Declined: its apply_async published nothing.",
             Reason.OVERLAP.value: lambda: f"It did not run: {overlap_sentence(self.facts, None)}.",
         }
         reason = str(line.details.get("reason"))

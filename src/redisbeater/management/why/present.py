@@ -214,6 +214,9 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
         )
     elif facts.pause and (facts.pause.until is None or facts.pause.until > due_at):
         verdict, sentence = "paused", f"{_pause_words(facts, facts.pause)}: its next run, {when}, waits for the end."
+    elif facts.stored is not None and (declined_at := facts.stored.declined_at) is not None:
+        declined = f"Declined: its apply_async published nothing at {facts.time(declined_at)}."
+        verdict, sentence = "declined", f"{declined} It is asked again: {when}."
     else:
         verdict, sentence = "waits", f"Waits for its time: {when}."
     return Answer(verdict=verdict, sentence=sentence, evidence=tuple(evidence))
