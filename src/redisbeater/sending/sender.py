@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import celery.app.trace
 import celery.beat
+from celery import Task
 from celery.beat import Scheduler, SchedulingError
 from celery.result import EagerResult
 from celery.signals import after_task_publish, before_task_publish, task_prerun
@@ -75,6 +76,10 @@ def _is_listening() -> bool:
     return any(receiver is _note_message for _, receiver in after_task_publish.receivers)
 
 
+#: The hooks of a scheduler that send a run.
+_HOOKS = ("apply_entry", "apply_async", "send_task")
+
+
 class Sender:
     """Sends runs through the hooks of a scheduler: its ``apply_entry``, which calls its ``apply_async``.
 
@@ -89,7 +94,6 @@ class Sender:
         self._has_begun, self._result = False, None
         #: What the tasks of entries did otherwise with their last run, by name: it is logged when it changes.
         self._remarks: OrderedDict[str, str] = OrderedDict()
-        _listen()
 
     def send(self, run: RedisScheduleEntry) -> Exception | None:
         """Send a run. Return why it was not sent, or None.
@@ -100,8 +104,10 @@ class Sender:
 
     def _send(self, run: RedisScheduleEntry) -> Exception | None:
         scheduler, self._error, self._has_begun, self._result = self._scheduler, None, False, None
-        leaving: list[_Message] = []
-        _leaving.set(leaving)  # in a context of its own
+        leaving: list[_Message] | None = None
+        if self._may_send_otherwise(run.task):
+            _listen()
+            _leaving.set(leaving := [])  # in a context of its own
         own = vars(scheduler).get("apply_async")
         # On the object, for this run: apply_entry logs the errors of whatever it finds there, and does not raise them.
         scheduler.apply_async = self._recording(scheduler.apply_async)
@@ -117,7 +123,15 @@ class Sender:
             else:
                 scheduler.apply_async = own
         error = self._error_before_it_began() if self._error is None else self._error
-        return self._what_left(run, leaving) if error is None else error
+        return error if error is not None or leaving is None else self._what_left(run, leaving)
+
+    def _may_send_otherwise(self, task: str) -> bool:
+        """Return whether code of the application decides what is sent for a run: it need not be one message."""
+        found = self._scheduler.app.tasks.get(task)
+        if found is not None and getattr(type(found), "apply_async", None) is not Task.apply_async:
+            return True
+        scheduler = type(self._scheduler)
+        return any(getattr(scheduler, hook) is not getattr(Scheduler, hook) for hook in _HOOKS)
 
     def _what_left(self, run: RedisScheduleEntry, leaving: list[_Message]) -> Declined | None:
         """Give a run the id of its message. Return why there is none, or None."""
