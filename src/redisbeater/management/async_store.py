@@ -24,7 +24,7 @@ from redisbeater.management.files.room import Files
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.runs.room import Runs
-from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.schedule_store import ScheduleStore, check_store
 from redisbeater.model.run import Run
 from redisbeater.store.connection import cancelled
 
@@ -202,6 +202,7 @@ class AsyncScheduleStore:
     _kind = ScheduleStore
 
     def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
+        check_store(app, key_prefix)
         self._store: ScheduleStore | None = None
         self._given_app, self._key_prefix = app, key_prefix
         self._pool: ThreadPoolExecutor | None = None
