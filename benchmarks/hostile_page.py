@@ -276,7 +276,7 @@ def measure(name: str, options: argparse.Namespace, server: Server, controls: Co
         time.sleep(2)  # all of them have come
         page, health = Probe(lambda: site.get("/", ANNA)), Probe(lambda: site.get("/healthz"))
         ends = threading.Event()
-        threads = [threading.Thread(target=probe.runs.get, args=(ends,), daemon=True) for probe in (page, health)]
+        threads = [threading.Thread(target=probe.run, args=(ends,), daemon=True) for probe in (page, health)]
         for thread in threads:
             thread.start()
         since = time.time()

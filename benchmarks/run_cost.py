@@ -71,7 +71,7 @@ class Site:
         )
         self.tracked = tracked
         self.store = Context.of(self.app).redis
-        self.runs, self.keys = self.store.runs.active, self.store.keys
+        self.runs, self.keys = self.store.runs, self.store.keys
         self.payload = Payload(task="proj.work", args=[1], kwargs={"pages": 3}, options={"queue": "reports"}).to_text()
         self.number = self.entries = 0
 

@@ -103,7 +103,7 @@ def test_the_record_of_a_run_that_goes_on_is_written_again(app: Celery, task: An
         assert run is not None
         assert (run.state, run.worker, run.lease_end is not None) == (State.STARTED, "celery@host", True)
         assert stop_requested() is False
-        assert [each.id for each in store.runs.active.active("report")] == ["one"]
+        assert [each.id for each in store.runs.active("report")] == ["one"]
 
 
 def test_an_execution_whose_start_is_lost_gives_way_to_another_that_has_begun(
@@ -112,7 +112,7 @@ def test_an_execution_whose_start_is_lost_gives_way_to_another_that_has_begun(
     store = Context.of(app).redis
     with executing(task) as request:
         client.delete(store.keys.run("one"))
-        store.runs.active.start(Execution(run_id="one", name="report", task="proj.work", holder="w2:2:b"))
+        store.runs.start(Execution(run_id="one", name="report", task="proj.work", holder="w2:2:b"))
 
         renew(app, request)
 
