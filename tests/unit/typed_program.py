@@ -71,12 +71,10 @@ def upsert(store: ScheduleStore, entry: RedisScheduleEntry) -> str:
     store.update("a", task_options=["queue"])  # error
     store.save(entry, "why")  # error
     store.edit("a", description="x")  # error
-    store.get(entry)  # error
     store.record_execution("a", "yesterday")  # error
     with store.bulk(note="release") as bulk:
         bulk.save(entry)
         bulk.upsert(entry)  # error
-        bulk.delete(entry)  # error
     if "a" in store and store.exists("a"):
         return ", ".join(name for name in store)
     return str(len(store))  # error
@@ -90,13 +88,12 @@ def operate(store: ScheduleStore) -> Pause | None:
     store.delete("a", "why")  # error
     store.failing()  # error
     store.late(60)  # error
-    store.is_paused  # error
+    print(store.is_paused)  # error
     store.now().isoformat()
     store.list(state="failing", sort="late", limit=10)
     store.list(limit="10")  # error
     store.upcoming("a", limit=3)
     store.health(require="leaders")  # error
-    ScheduleStore("proj")  # error
     ScheduleStore(app, prefix="eu:")  # error
     ScheduleStore(app, "eu:")  # error
     ScheduleStore(app, key_prefix="eu:")
@@ -148,7 +145,6 @@ def change(entry: RedisScheduleEntry) -> list[UpcomingRun]:
         entry.save().disable().enable()
     except InvalidEntry as error:
         print(error.path, error.problem, entry.task.upper(), entry.total_run_count + 1)
-    entry.executed()  # error
     print(entry.as_dict()["args"], RedisScheduleEntry.from_dict(entry.as_dict(), app=app))
     return entry.upcoming(limit=3)
 

@@ -207,7 +207,6 @@ class AsyncScheduleStore:
         self._given_app, self._key_prefix = app, key_prefix
         self._pool: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
-        self.runs, self.files, self.incidents = AsyncRuns(self), AsyncFiles(self), AsyncIncidents(self)
 
     def __repr__(self) -> str:
         return repr(self._sync).replace("<", "<Async", 1)
@@ -219,6 +218,23 @@ class AsyncScheduleStore:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
+
+    # Rooms: each is made when it is asked for, so that the threads of a store that nobody closed end with it
+
+    @property
+    def runs(self) -> AsyncRuns:
+        """The runs by their ids, to be awaited."""
+        return AsyncRuns(self)
+
+    @property
+    def files(self) -> AsyncFiles:
+        """Files of entries, to be awaited."""
+        return AsyncFiles(self)
+
+    @property
+    def incidents(self) -> AsyncIncidents:
+        """What did not do what it promises, to be awaited."""
+        return AsyncIncidents(self)
 
     create = Awaited(ScheduleStore.create)
     upsert = Awaited(ScheduleStore.upsert)

@@ -84,11 +84,27 @@ class ScheduleStore:
     def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
         check_store(app, key_prefix)
         self._given_app, self._key_prefix = app, key_prefix
-        self.runs, self.files, self.incidents = Runs(self), Files(self), Incidents(self)
 
     def __repr__(self) -> str:
         below = "" if self._key_prefix is None else f" below {self._key_prefix!r}"
         return f"<ScheduleStore of {app_text(app_or_default(self._given_app))}{below}>"
+
+    # Rooms: each is made when it is asked for, so that a store and its rooms do not keep one another alive
+
+    @property
+    def runs(self) -> Runs:
+        """The runs by their ids."""
+        return Runs(self)
+
+    @property
+    def files(self) -> Files:
+        """Files of entries."""
+        return Files(self)
+
+    @property
+    def incidents(self) -> Incidents:
+        """What did not do what it promises, and since when."""
+        return Incidents(self)
 
     # Entries
 
@@ -707,8 +723,9 @@ class ScheduleStore:
             progress: called with the number of entries that were read, then of those whose runs were counted.
             sentry: report what the monitors of Sentry cannot say of an entry, too.
         """
+        export = None if file is None else checked_export("file", file)
         linter = Linter(self._context, progress, for_sentry=sentry)
-        return linter.schedule() if file is None else linter.file(checked_export("file", file))
+        return linter.schedule() if export is None else linter.file(export)
 
     @property
     def _context(self) -> Context:
