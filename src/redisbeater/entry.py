@@ -215,7 +215,7 @@ class RedisScheduleEntry(ScheduleEntry):
         own["labels"] = dict_or_given(labels)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field, or an attribute that a subclass has or annotates.
+        """Set a field, or an attribute that a subclass has or annotates; a method is none.
 
         Raises:
             InvalidEntry: an entry has no such attribute.
@@ -566,8 +566,10 @@ class RedisScheduleEntry(ScheduleEntry):
 
 
 def _has(cls: type, name: str) -> bool:
-    """Return whether a class has an attribute, or announces it by an annotation."""
-    return hasattr(cls, name) or any(name in vars(each).get("__annotations__", ()) for each in cls.__mro__)
+    """Return whether a class has an attribute that is no method, or announces it by an annotation."""
+    if hasattr(cls, name):
+        return not callable(getattr(cls, name))
+    return any(name in vars(each).get("__annotations__", ()) for each in cls.__mro__)
 
 
 DecoratedTask = TypeVar("DecoratedTask")

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from redisbeater.display import quoted, unsafe_character
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, WrongType
 
 #: Redis would accept longer names, but people and logs could not read them.
 MAX_NAME_BYTES = 512
@@ -52,7 +52,7 @@ def check_unreserved(name: Any) -> str:
         return name
     if not isinstance(name, str):
         kind = "" if name is None else f"{type(name).__name__} "
-        raise InvalidEntry("$.name", f"expected a str, got {kind}{quoted(name)}")
+        raise WrongType("$.name", f"expected a str, got {kind}{quoted(name)}")
     if not name:
         raise InvalidEntry("$.name", "expected a text that is not empty, got ''")
     raise InvalidEntry("$.name", _reserved(name))

@@ -16,6 +16,7 @@ from support.servers import Server, programs, running
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.context import Context
 
 ENTRIES = 50
 
@@ -40,7 +41,7 @@ def test_an_entry_that_cannot_be_sent_is_shown_as_failing_and_logged_once(projec
     RedisScheduleEntry("argc", "proj.one", 1.0, args=[1, 2], app=app).save()
     beat = project.beat()
     store = ScheduleStore(app)
-    wait_until(lambda: (found := store.failing().get("argc")) and found.tries >= 2, "two tries")
+    wait_until(lambda: (failing := store.get("argc").failing) and failing.tries >= 2, "two tries")
 
     [row] = [json.loads(line) for line in redisbeater(project, "list", "--json", "--task", "proj.one").splitlines()]
     shown = json.loads(redisbeater(project, "show", "argc", "--json"))
@@ -48,7 +49,7 @@ def test_an_entry_that_cannot_be_sent_is_shown_as_failing_and_logged_once(projec
     assert (row["state"], shown["state"]) == ("failing", "failing")
     assert "takes 1 positional argument but 2 were given" in row["last_error"]
     assert row["tries"] >= 2
-    assert store.late(1).entries == 1
+    assert [entry.name for entry in store.list(state="late")] == ["argc"]
     assert beat.end() == 0
     assert beat.output().count("entry 'argc' cannot be sent, retrying in") == 1
     assert beat.output().count("TypeError:") == 1
@@ -73,13 +74,14 @@ def test_a_broker_without_memory_costs_a_line_and_is_used_within_seconds_of_the_
 
         broker.client().config_set("maxmemory", 1)
         beat.says("broker unavailable, retrying")
-        wait_until(lambda: store.late(2).entries == ENTRIES, "all to be late")
+        late = Context.of(app).redis.failing.late
+        wait_until(lambda: late(2).entries == ENTRIES, "all to be late")
         broker.client().config_set("maxmemory", 0)
         cured_at = time.monotonic()
-        wait_until(lambda: store.late(2).entries == 0, "all to be sent")
+        wait_until(lambda: late(2).entries == 0, "all to be sent")
 
         assert time.monotonic() - cured_at < RECOVERY_SECONDS
-        assert store.failing() == {}
+        assert len(store.list(state="failing")) == 0
         assert beat.end() == 0
         assert beat.output().count("broker unavailable, retrying") == 1
         assert "Traceback" not in beat.output()

@@ -48,7 +48,7 @@ def test_what_is_drawn_again_and_again_outlasts_an_outage_of_redis(project: Proj
         proxy.heal()
         store = ScheduleStore(project.app())
         store.create("report", "proj.note", 3600)
-        store.pause("migration")
+        store.pause(note="migration")
         watching.says("report" if command.startswith("list") else "migration")
 
         watching.popen.send_signal(signal.SIGINT)

@@ -206,7 +206,7 @@ def disable():
             print(run.id, run.task, run.state, run.starts)
 
 def count():
-    print(store.run_counts("reports").success)
+    print(store.runs.counts("reports").success)
 
 def again(run_id, schema):
     headers = {"periodic_task_name": "reports", "redisbeater_attempt": 1}

@@ -243,7 +243,7 @@ def test_a_lease_is_renewed_while_its_task_goes_on_and_brings_the_wish_to_stop(w
     run_id = worker.send("polite")
     begun = worker.reaches(run_id, State.STARTED)
     assert begun.lease_end is not None
-    worker.store.runs.stop(run_id)
+    worker.store.stop(run_id)
 
     run = worker.ends(run_id)
 
@@ -288,7 +288,7 @@ def test_a_once_task_that_is_going_on_is_not_started_beside_itself(worker: Worke
 def test_a_once_task_that_was_stopped_before_its_start_is_revoked(worker: Worker) -> None:
     run_id = worker.send("retry", 1)
     worker.reaches(run_id, State.RETRY)
-    worker.store.runs.stop(run_id)
+    worker.store.stop(run_id)
     worker.send("once", run_id=run_id)
 
     assert worker.reaches(run_id, State.REVOKED).state == State.REVOKED

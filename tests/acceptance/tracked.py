@@ -188,7 +188,7 @@ class Worker:
         return self.send(task, *args, run_id=run_id)
 
     def run(self, run_id: str) -> Run | None:
-        return self.store.runs.get(run_id)
+        return self.store.run(run_id)
 
     def lease_of(self, run_id: str) -> timedelta:
         """Return for how long the lease of a run goes on."""

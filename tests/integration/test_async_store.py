@@ -22,7 +22,18 @@ from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, RedisScheduleEntry, ScheduleStore, StoreUnavailable
 from redisbeater.context import Context
-from redisbeater.model.run import Run, State
+from redisbeater.results import (
+    AsyncBulk,
+    AsyncFiles,
+    AsyncIncidents,
+    AsyncRuns,
+    Bulk,
+    Files,
+    Incidents,
+    Run,
+    Runs,
+    State,
+)
 from redisbeater.store import Execution
 
 pytestmark = pytest.mark.one_server
@@ -52,24 +63,103 @@ def run(main: Coroutine[Any, Any, None], caplog: pytest.LogCaptureFixture) -> No
     assert loops not in asked, "the loop waited for Redis"
 
 
+#: The rooms of a store, each with its twin.
+ROOMS = {"runs": (Runs, AsyncRuns), "files": (Files, AsyncFiles), "incidents": (Incidents, AsyncIncidents)}
+
+TWINS = [(ScheduleStore, AsyncScheduleStore), (Bulk, AsyncBulk), *ROOMS.values()]
+
+
 def public(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")}
 
 
-def test_it_has_every_name_of_the_store_and_each_is_awaitable(server: Server) -> None:
-    assert public(AsyncScheduleStore) == public(ScheduleStore) | {"close"}
+def methods(cls: type) -> set[str]:
+    return {name for name in public(cls) if not isinstance(inspect.getattr_static(cls, name), property)}
 
+
+@pytest.mark.parametrize(("plain", "twin"), TWINS, ids=lambda cls: cls.__name__)
+def test_a_twin_has_every_name_with_its_parameters_and_is_awaited(app: Celery, plain: type, twin: type) -> None:
+    stores = (ScheduleStore(app), AsyncScheduleStore(app))
+    of_room = next((room for room, classes in ROOMS.items() if plain in classes), None)
+    is_bulk = plain is Bulk
+    one, other = (store.bulk() if is_bulk else getattr(store, of_room) if of_room else store for store in stores)
+
+    assert (type(one), type(other)) == (plain, twin)
+    names = {name for name in dir(one) if not name.startswith("_")}
+    assert {name for name in dir(other) if not name.startswith("_")} == names | (
+        {"close"} if other in stores else set()
+    )
+    assert {name for name in methods(plain) if not inspect.iscoroutinefunction(getattr(other, name))} == (
+        {"bulk"} if other in stores else set()
+    )
+    for name in methods(plain):
+        parameters = [inspect.signature(getattr(each, name)).parameters for each in (one, other)]
+        assert [*parameters[0]] == [*parameters[1]], name
+        assert [(each.kind, each.default) for each in parameters[0].values()] == [
+            (each.kind, each.default) for each in parameters[1].values()
+        ], name
+
+
+def test_note_and_by_are_keywords_in_this_order_and_last() -> None:
+    found = set()
+    for plain, _ in TWINS:
+        for name in methods(plain):
+            parameters = inspect.signature(getattr(plain, name)).parameters
+            if "note" not in parameters and "by" not in parameters:
+                continue
+            found.add(name)
+            named = [each.name for each in parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+            assert named[-2:] == ["note", "by"], name
+            assert {parameters[each].kind for each in ("note", "by")} == {inspect.Parameter.KEYWORD_ONLY}, name
+    assert {"create", "trigger", "backfill", "pause", "plan", "stop", "restart", "acknowledge", "delete_many"} <= found
+
+
+def test_names_that_were_replaced_are_gone() -> None:
+    gone = {"failing", "late", "definition", "read_definition", "edit", "executed", "clock", "is_paused", "tracks_runs"}
+    moved = {"run", "run_details", "traceback", "active_runs", "newest_runs", "run_counts", "results", "failures"}
+    moved |= {"minutes", "wait", "stop", "restart", "export", "plan", "apply"}
+
+    assert public(ScheduleStore) & (gone | moved) == set()
+    assert {*inspect.signature(ScheduleStore).parameters} == {"app", "key_prefix"}
+    assert not {"executed", "definition", "of", "bind", "initial_meta"} & public(RedisScheduleEntry)
+
+
+def test_a_store_that_nobody_closes_ends_its_threads(app: Celery) -> None:
+    store = AsyncScheduleStore(app)
+    asyncio.run(store.files.export())
+    asyncio.run(store.incidents.list())
+    before = _threads()
+    assert before
+
+    del store
+
+    wait_until(lambda: not set(before) & set(_threads()), "their end")
+
+
+def test_closing_a_store_ends_the_threads_of_all_rooms(make_app: Callable[..., Celery]) -> None:
+    app = make_app(redisbeater_track_runs=True)
+
+    async def main() -> None:
+        store = AsyncScheduleStore(app)
+        assert (await store.runs.active(), len(await store.incidents.list())) == ([], 0)
+        assert (await store.files.export()).entries == {}
+        assert _threads()
+        await store.close()
+
+    asyncio.run(main())
+
+    assert _threads() == []
+
+
+def _threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
+
+
+def test_a_method_has_the_documentation_of_the_store(server: Server) -> None:
     store = AsyncScheduleStore(Celery("proj", set_as_current=False))
-    awaited = {name for name in public(ScheduleStore) if inspect.iscoroutinefunction(getattr(store, name))}
-    assert awaited == public(ScheduleStore) - {"bulk"}
-
-
-def test_a_method_has_the_documentation_and_the_parameters_of_the_store(server: Server) -> None:
-    store, plain = (cls(Celery("proj", set_as_current=False)) for cls in (AsyncScheduleStore, ScheduleStore))
 
     assert AsyncScheduleStore.trigger.__doc__ == store.trigger.__doc__ == ScheduleStore.trigger.__doc__
-    assert inspect.signature(store.trigger) == inspect.signature(plain.trigger)
-    assert [*inspect.signature(store.delete_many).parameters] == ["names", "note", "by"]
+    assert AsyncRuns.stop.__doc__ == store.runs.stop.__doc__ == Runs.stop.__doc__
 
 
 def test_a_call_that_nobody_awaits_is_named(app: Celery) -> None:
@@ -146,7 +236,7 @@ def test_a_store_that_was_closed_is_opened_by_the_next_call(app: Celery) -> None
 
     # As a web application is started twice by its tests.
     assert [asyncio.run(main()) for main in (lifespan, block, lifespan, block)] == [0, 0, 0, 0]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
+    assert _threads() == []
 
 
 def test_those_who_wait_for_runs_are_in_nobodys_way_and_may_give_up(make_app: Callable[..., Celery]) -> None:
@@ -263,7 +353,7 @@ def test_a_cancelled_call_leaves_no_half_written_entry(
     proxy.heal()
     entry = ScheduleStore(app).get("report")
     assert entry.description == ("" if entry.args == ["old"] else str(entry.args[0]))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
+    assert _threads() == []
 
 
 class Metronome(BaseSchedule):

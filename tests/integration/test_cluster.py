@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -74,12 +75,14 @@ def test_failing_entries_are_listed_counted_as_late_and_repaired(app: Celery, sc
         save_due(app, name, "proj.one", late=90.0, args=[1, 2])
     run_due(scheduler)
 
-    assert set(store.failing()) == {"bad", "worse"}
-    assert store.late(60).entries == 2
+    failing = store.list(state="failing", sort="late")
+    assert {entry.name for entry in failing} == {"bad", "worse"}
+    assert all(entry.late > timedelta(seconds=60) for entry in failing)
+    assert store.status().due == 2
     store.update("bad", args=[1])
     assert sent(scheduler) == ["bad"]
     assert redis_schedule.contents.correct(redis_schedule.keys.failing, "0") == "0"
-    assert set(store.failing()) == {"worse"}
+    assert [entry.name for entry in store.list(state="failing")] == ["worse"]
 
 
 def test_many_entries_are_created_rewritten_and_deleted_in_bulk(app: Celery) -> None:

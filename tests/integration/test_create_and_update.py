@@ -325,7 +325,7 @@ def test_a_time_that_has_passed_is_meant_only_with_a_yes(
     refused = run(*given)
 
     assert (refused.exit_code, refused.stderr.startswith("Error: --at: Wed 1 Jan 2020 has passed, ")) == (2, True)
-    assert [list(store.names()), store.definition("a")["schedule"]["__type__"]] == [["a"], "interval"]
+    assert [list(store.names()), store.get("a").as_dict()["schedule"]["__type__"]] == [["a"], "interval"]
     assert run(*given, "--dry-run").exit_code == 0
     assert (run(*given, "--yes").exit_code, run("create", "now", "shop.report", "--at", "now").exit_code) == (0, 0)
 
@@ -378,9 +378,10 @@ def test_a_dry_run_changes_nothing(run: Callable[..., Result], store: ScheduleSt
     assert result.stdout.splitlines()[0] == "a: would be changed"
     assert result.stdout.splitlines()[-1].endswith(" -> none")
     assert store.get("a").schedule.run_every.total_seconds() == 60
-    assert store.edit("a", dry_run=True, description="y").changed == {"description": (None, "y")}
+    assert store.update("a", dry_run=True, description="y").description == "y"
+    assert store.get("a").description == ""
     with pytest.raises(EntryNotFound):
-        store.edit("b", dry_run=True, description="y")
+        store.update("b", dry_run=True, description="y")
 
 
 def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> None:
@@ -390,7 +391,7 @@ def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> N
 
     assert run("update", "a", "--unset", "end-at", "--unset", "grace", "--unset", "queue").exit_code == 0
 
-    assert set(store.definition("a")) == {"name", "task", "args", "kwargs", "options", "schedule", "enabled"}
+    assert set(store.get("a").as_dict()) == {"name", "task", "args", "kwargs", "options", "schedule", "enabled"}
     assert store.get("a").options == {"expires": 1}
 
 
@@ -425,11 +426,11 @@ def test_an_update_that_cannot_be_read_writes_nothing(
     run: Callable[..., Result], store: ScheduleStore, arguments: tuple[str, ...], error: str
 ) -> None:
     store.create("a", "shop.report", 60)
-    before = store.definition("a")
+    before = store.get("a").as_dict()
 
     result = run("update", "a", *arguments)
 
-    assert (result.exit_code, result.stdout, store.definition("a")) == (2, "", before)
+    assert (result.exit_code, result.stdout, store.get("a").as_dict()) == (2, "", before)
     assert result.stderr.startswith(f"Error: {error}")
 
 
@@ -526,7 +527,7 @@ def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStor
         options={"queue": "q", "expires": new_year(2041)}, timezone="Asia/Tokyo", end_at=new_year(2040), jitter=3,
         max_runs=4, on_finish="disable", description="d", enabled=False, misfire_grace_time=None, coalesce="all",
     )  # fmt: skip
-    before, file = store.definition("a"), tmp_path / "a.json"
+    before, file = store.get("a").as_dict(), tmp_path / "a.json"
     file.write_text(run("show", "a", "--definition").stdout)
     store.delete("a")
 
@@ -534,8 +535,8 @@ def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStor
     renamed = run("create", "b", "--json-file", str(file))
 
     assert (created.exit_code, renamed.exit_code) == (0, 0)
-    assert store.definition("a") == before == json.loads(file.read_text())
-    assert store.definition("b") == {**before, "name": "b"}
+    assert store.get("a").as_dict() == before == json.loads(file.read_text())
+    assert store.get("b").as_dict() == {**before, "name": "b"}
 
 
 @pytest.mark.parametrize(

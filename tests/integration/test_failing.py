@@ -103,7 +103,7 @@ def test_a_failing_entry_that_is_renamed_is_listed_by_its_new_name(
 
     renamed = ScheduleStore(app).rename("argc", "new")
 
-    assert set(ScheduleStore(app).failing()) == {"new"}
+    assert [entry.name for entry in ScheduleStore(app).list(state="failing")] == ["new"]
     assert (mark(client, prefix, renamed), mark(client, prefix, argc)) == (owed, None)
 
 
@@ -136,10 +136,10 @@ def test_the_store_lists_the_failing_entries_that_owe_most_first(
     save_due(app, "fine", "proj.one", args=[1])
     run_due(scheduler)
 
-    failing = ScheduleStore(app).failing()
+    older, newer = ScheduleStore(app).list(state="failing", sort="late")
 
-    assert list(failing) == ["older", "argc"]
-    assert failing["argc"] == stored(app, "argc").failing
+    assert (older.name, newer.name) == ("older", "argc")
+    assert newer.failing == stored(app, "argc").failing
 
 
 @pytest.mark.usefixtures("argc")
@@ -174,13 +174,13 @@ def test_it_is_late_since_the_fire_time_that_it_owes(
     assert argc.due_at is not None
     score = client.zscore(f"{prefix}:schedule", argc.key)
 
-    late = ScheduleStore(app).late(60)
+    status = ScheduleStore(app).status()
 
     assert score is not None
     assert score > now().timestamp() - 60, "the score is the next try"
     assert client.zcount(f"{prefix}:failing", 0, now().timestamp() - 60) == 1
-    assert late.entries == 1
-    assert late.oldest.total_seconds() == pytest.approx((now() - argc.due_at).total_seconds(), abs=30)
+    assert (status.due, status.oldest_name) == (1, "argc")
+    assert status.oldest.total_seconds() == pytest.approx((now() - argc.due_at).total_seconds(), abs=30)
 
 
 def test_late_counts_each_entry_once_and_no_dormant_one(app: Celery, argc: RedisScheduleEntry) -> None:
@@ -188,11 +188,14 @@ def test_late_counts_each_entry_once_and_no_dormant_one(app: Celery, argc: Redis
     save_due(app, "off", late=500.0, enabled=False)
     store = ScheduleStore(app)
 
-    assert store.late(60).entries == 2
-    assert store.late(timedelta(seconds=100)).entries == 1
-    assert store.late(3600) == (0, timedelta(0))
-    with pytest.raises(ValueError, match="more_than"):
-        store.late(-1)
+    failing = Context.of(app).redis.failing
+
+    assert (store.status().due, failing.late(60).entries) == (2, 2)
+    assert [entry.name for entry in store.list(state="late", sort="late")] == ["argc", "waiting"]
+    assert failing.late(100).entries == 1
+    assert failing.late(3600) == (0, timedelta(0))
+    with pytest.raises(ValueError, match="max_late"):
+        store.health(max_late=-1)
 
 
 def test_its_upcoming_runs_say_that_it_is_overdue_and_why(app: Celery, argc: RedisScheduleEntry) -> None:
@@ -215,7 +218,7 @@ def test_a_run_that_is_sent_ends_it_in_the_commit(
     wait_until(lambda: "argc" in names(run_due(scheduler)), "the run")
 
     assert is_clean(client, prefix, argc)
-    assert ScheduleStore(app).failing() == {}
+    assert len(ScheduleStore(app).list(state="failing")) == 0
     assert stored(app, "argc").state == "enabled"
 
 
@@ -312,7 +315,7 @@ def test_a_score_that_another_program_sets_is_not_failing_any_more(
 ) -> None:
     client.zadd(f"{prefix}:schedule", {argc.key: now().timestamp() + 3600})
 
-    assert (stored(app, "argc").state, ScheduleStore(app).failing()) == ("enabled", {})
+    assert (stored(app, "argc").state, len(ScheduleStore(app).list(state="failing"))) == ("enabled", 0)
 
 
 def test_a_list_of_another_type_costs_the_list_alone(
@@ -324,7 +327,8 @@ def test_a_list_of_another_type_costs_the_list_alone(
 
     assert names(run_due(scheduler)) == ["fine"]
     assert stored(app, "argc").state == "failing"
-    assert ScheduleStore(app).failing() == {}
+    assert [entry.name for entry in ScheduleStore(app).list(state="failing", sort="name")] == ["argc"]
+    assert [entry.name for entry in ScheduleStore(app).list(state="failing", sort="late")] == []
     assert (
         f"{prefix}:failing holds a string, which beat did not write, so failing entries are not listed" in caplog.text
     )

@@ -645,7 +645,7 @@ def test_many_entries_that_would_be_due_at_once_are_confirmed(
     assert (refused.exit_code, store.count()) == (2, 0)
     assert "this would make 101 entries due at once" in refused.stderr
     assert run("apply", name, "--state", "--yes").exit_code == 0
-    assert store.late().entries == 101
+    assert store.status().due == 101
 
 
 def test_every_kind_of_schedule_comes_back_from_a_file(

@@ -520,7 +520,7 @@ def test_a_pause_is_seen_everywhere(scheduler: RedisScheduler, app: Celery, clie
     scheduler.tick()
     store = ScheduleStore(app)
     assert store.paused() is None
-    begun = store.pause("moving", "anna@ops1", until=timedelta(hours=2))
+    begun = store.pause(until=timedelta(hours=2), note="moving", by="anna@ops1")
     client.hset(f"{prefix}odd", "definition", "{}")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": ago(client, 300)})
 

@@ -237,7 +237,7 @@ def test_waiting_outlasts_an_outage_of_redis(
 
     def wait() -> None:
         waits = AsyncScheduleStore(client) if is_async else store
-        run = waits.wait(task_id, progress=lambda _: looked.set())
+        run = waits.runs.wait(task_id, progress=lambda _: looked.set())
         found.append(asyncio.run(run) if is_async else run)
 
     waiting = threading.Thread(target=wait)

@@ -167,7 +167,7 @@ def test_a_run_that_failed_is_told_with_what_it_was_sent_with_and_without_secret
 
     assert (found.args, found.kwargs, found.arguments_note) == (["orders"], {"api_key": "***", "pages": 3}, "")
     assert (found.traceback, found.run.error, found.queue) == ("in fetch\n***", "ValueError: not ***", "celery")
-    assert store.traceback(FIRST) == found.traceback
+    assert store.runs.details(FIRST).traceback == found.traceback
 
 
 def test_a_run_that_succeeded_is_told_with_the_arguments_of_its_entry_while_that_is_the_same(
@@ -395,9 +395,8 @@ def test_without_records_the_commands_say_what_is_missing(make_app: Callable[...
         assert (found.exit_code, found.output.partition(";")[0]) == (
             2, "Error: redisbeater_track_runs = False: runs are not recorded"
         )  # fmt: skip
-    assert (len(ScheduleStore(app).runs.failures()), ScheduleStore(app).runs.timeline(), ScheduleStore(app).runs.results([])) == (
-        0, {}, {}
-    )  # fmt: skip
+    runs = ScheduleStore(app).runs
+    assert (len(runs.failures()), runs.timeline(), runs.results([])) == (0, {}, {})
 
 
 def test_the_history_of_an_entry_says_how_long_its_runs_usually_take(site: RunSite) -> None:

@@ -354,7 +354,7 @@ def test_an_entry_that_does_not_exist_cannot_be_read_or_deleted(store: ScheduleS
         store.get("nobody")
 
 
-@pytest.mark.parametrize("verb", ["get", "delete", "enable", "disable", "update", "executed", "upcoming"])
+@pytest.mark.parametrize("verb", ["get", "delete", "enable", "disable", "update", "record_execution", "upcoming"])
 def test_an_invalid_name_is_refused_by_every_verb(store: ScheduleStore, verb: str) -> None:
     for name in ("", ":schedule", 5):
         with pytest.raises(InvalidEntry, match=r"^\$\.name: "):

@@ -28,6 +28,7 @@ from redisbeater.cli import changing, redisbeater, runs
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
 from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.verbs import Verb
+from redisbeater.results import Runs
 from redisbeater.signals import entry_changed
 
 pytestmark = pytest.mark.one_server

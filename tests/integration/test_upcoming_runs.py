@@ -115,7 +115,7 @@ def test_an_entry_that_could_not_be_saved_raises_why(app: Celery, client: redis.
 
 @pytest.mark.parametrize("n", [0, -1, 1001, True, 2.0, "5", None])
 def test_an_invalid_number_of_runs_is_refused(app: Celery, n: Any) -> None:
-    with pytest.raises(ValueError, match="n: expected a whole number from 1 to 1000"):
+    with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 1000"):
         RedisScheduleEntry("report", "proj.work", 60.0, app=app).upcoming(n)
 
 

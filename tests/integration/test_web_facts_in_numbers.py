@@ -44,7 +44,7 @@ def test_a_pause_says_how_many_fire_times_wait(
 ) -> None:
     monkeypatch.setattr(recent_status, "FRESH_SECONDS", 0)
     web = browse(app)
-    store.pause("deploy", "anna")
+    store.pause(note="deploy", by="anna")
     assert _banner(web).endswith(": deploy . No fire time is waiting.")
     save_due(app, "once", "shop.report", late=5.0, every=3600.0)
     assert _banner(web).endswith("1 fire time is waiting: 1 run starts.")
@@ -79,7 +79,7 @@ def test_late_is_what_the_link_shows_and_nothing_is_late_while_paused(app: Celer
     due_at = save_due(app, "now", "shop.report", late=0.0, every=3600.0).due_at
     assert due_at is not None
     Context.of(app).redis.contents.fix_clock(due_at + timedelta(seconds=0.5))
-    assert store.late(0).entries == 2
+    assert store.status().due == 2
     assert ">1 late</a>" in web.get("/").text
     assert [row["name"] for row in web.get("/index.json?state=late").json()["entries"]] == ["late"]
     store.pause()
@@ -290,7 +290,7 @@ def test_what_a_pause_holds_is_said_to_be_held_and_nothing_of_it_is_late(
     web = browse(app)
     assert "late" in _rows(web.get("/").text)["overdue"]
     end = None if hours is None else (now + timedelta(hours=hours)).replace(microsecond=0)
-    store.pause("deploy", "anna", until=end)
+    store.pause(until=end, note="deploy", by="anna")
     days = 0 if end is None else (end.date() - now.date()).days
     held = "held" if end is None else f"held until {end:%H:%M}" if not days else f"held until {end:%a}"
 

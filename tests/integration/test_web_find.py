@@ -47,7 +47,7 @@ def test_changes_of_all_entries_and_of_the_schedule_are_one_list(app: Celery, st
     store.create("gone", "shop.sync", 60.0, by="anna")
     store.delete("gone", by="bob")
     store.trigger("report", by="anna")
-    store.pause("deploy", by="anna")
+    store.pause(note="deploy", by="anna")
     web = browse(app)
 
     def shown(**query: str) -> list[tuple[str, str, str]]:

@@ -175,7 +175,7 @@ def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: red
         assert stream.readline() == b'data: {"names": ["report"]}\n', lines
         store.trigger("report")
         assert _until(stream, b"event: runs\n")[-1] == b"event: runs\n"
-        store.pause("deploy")
+        store.pause(note="deploy")
         assert _until(other, b"event: status\n")[-1] == b"event: status\n"
 
 

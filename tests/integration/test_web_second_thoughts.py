@@ -57,7 +57,7 @@ def test_the_undo_of_a_skip_of_several_fire_times_brings_back_all_and_no_other(
     entry = store.create("a", "shop.report", 3600.0)
     passed = entry.due_at - timedelta(hours=4)
     later = store.update("a", skip=[entry.due_at + timedelta(hours=5)]).skip
-    store.pause("deploy")
+    store.pause(note="deploy")
     client.zadd(f"{prefix}:schedule", {f"{prefix}a": passed.timestamp()})
     coming = [run.fire_time for run in store.upcoming("a", 5)]
     web = browse(app)

@@ -91,7 +91,7 @@ def test_there_are_as_many_runs_as_were_asked_for(n: int) -> None:
 
 @pytest.mark.parametrize("n", [0, -1, MOST_RUNS + 1, 1.0, True, "5", None], ids=repr)
 def test_an_invalid_number_of_runs_is_refused(n: Any) -> None:
-    with pytest.raises(ValueError, match=r"^n: expected a whole number from 1 to 1000, got "):
+    with pytest.raises(ValueError, match=r"^limit: expected a whole number from 1 to 1000, got "):
         upcoming(stored(60), n)
 
 

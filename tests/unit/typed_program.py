@@ -11,6 +11,7 @@ from celery.schedules import crontab, schedule
 from redisbeater import (
     INHERIT,
     AsyncScheduleStore,
+    Export,
     InvalidEntry,
     RedisScheduleEntry,
     ScheduleStore,
@@ -19,6 +20,7 @@ from redisbeater import (
     cron,
     rrule,
 )
+from redisbeater.results import Pause, Run
 
 app = Celery("proj")
 MINUTE, NEW_YEAR = timedelta(minutes=1), datetime(2030, 1, 1)
@@ -56,6 +58,70 @@ def update(store: ScheduleStore) -> datetime | None:
     return store.update("a", schedule=crontab()).due_at
 
 
+def upsert(store: ScheduleStore, entry: RedisScheduleEntry) -> str:
+    store.upsert("a", work, 60, args=["b"], dry_run=True, note="why", by="me")
+    store.update("a", dry_run=True, task_options={"queue": None}, if_version=entry.version)
+    store.save(entry, note="why").save()
+    store.upsert(entry)  # error
+    store.upsert("a", work, 60, "b")  # error
+    store.save("a")  # error
+    store.update("a", args=None)  # error
+    store.update("a", labels=None)  # error
+    store.update("a", "why")  # error
+    store.update("a", task_options=["queue"])  # error
+    store.save(entry, "why")  # error
+    store.edit("a", description="x")  # error
+    store.record_execution("a", "yesterday")  # error
+    with store.bulk(note="release") as bulk:
+        bulk.save(entry)
+        bulk.upsert(entry)  # error
+    if "a" in store and store.exists("a"):
+        return ", ".join(name for name in store)
+    return str(len(store))  # error
+
+
+def operate(store: ScheduleStore) -> Pause | None:
+    store.pause(until=MINUTE, note="deploy", by="me").still_claimed.bit_length()
+    store.pause("deploy")  # error
+    store.pause(until="tomorrow")  # error
+    store.resume("done")  # error
+    store.delete("a", "why")  # error
+    store.failing()  # error
+    store.late(60)  # error
+    print(store.is_paused)  # error
+    store.now().isoformat()
+    store.list(state="failing", sort="late", limit=10)
+    store.list(limit="10")  # error
+    store.upcoming("a", limit=3)
+    store.health(require="leaders")  # error
+    ScheduleStore(app, prefix="eu:")  # error
+    ScheduleStore(app, "eu:")  # error
+    ScheduleStore(app, key_prefix="eu:")
+    return store.paused()
+
+
+def use_rooms(store: ScheduleStore) -> Run:
+    run_id = store.trigger("a", overlap="skip", note="again")
+    for run in store.runs.active("a", limit=5):
+        store.runs.stop(run.id, note="slow", by="me")
+    store.runs.stop(store.runs.get(run_id))  # error
+    store.runs.stop(run_id, "slow")  # error
+    store.runs.newest("a", 3)
+    store.runs.newest(["a"], "3")  # error
+    store.runs.are_tracked()  # error
+    store.runs.counts("a").success.bit_length()
+    store.run(run_id)  # error
+    store.wait(run_id)  # error
+    store.runs.wait(run_id, timeout="5s")  # error
+    store.export()  # error
+    store.files.plan("entries.yaml")  # error
+    store.files.apply(store.files.export())  # error
+    store.files.apply(store.files.plan(Export.read("entries.yaml"), owner="reports", note="why"))
+    store.incidents.acknowledge("1", note="seen")
+    store.incidents.acknowledge(1)  # error
+    return store.runs.wait(run_id, timeout=MINUTE)
+
+
 def construct() -> None:
     RedisScheduleEntry("a", work, 5.0, ["x"], {"pages": 3}, options={"priority": 1}, app=app).save()
     RedisScheduleEntry("a", "proj.work", 60, queue="x")  # error
@@ -79,7 +145,8 @@ def change(entry: RedisScheduleEntry) -> list[UpcomingRun]:
         entry.save().disable().enable()
     except InvalidEntry as error:
         print(error.path, error.problem, entry.task.upper(), entry.total_run_count + 1)
-    return entry.upcoming(3)
+    print(entry.as_dict()["args"], RedisScheduleEntry.from_dict(entry.as_dict(), app=app))
+    return entry.upcoming(limit=3)
 
 
 async def await_store(store: AsyncScheduleStore) -> str:
@@ -88,4 +155,14 @@ async def await_store(store: AsyncScheduleStore) -> str:
     store.get("a", 5)  # error
     async with store.bulk() as bulk:
         await bulk.save(entry)
+        bulk.save(entry)  # error
+    store.create("b", work, 60)  # error
+    store.runs.stop("a")  # error
+    await store.runs.stop(5)  # error
+    await store.files.plan("entries.yaml")  # error
+    print(await store.exists("a"), "a" in store)  # error
+    async with AsyncScheduleStore(app, key_prefix="eu:") as other:
+        changes = await other.files.plan(await store.files.export(prefix="a"))
+        print((await other.files.apply(changes)).created, store.runs.are_tracked, await other.paused())
+        print((await other.incidents.list(only_open=True))[0].kind)
     return await store.trigger("a", args=["b"], scheduled_for=NEW_YEAR)

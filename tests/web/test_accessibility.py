@@ -48,7 +48,7 @@ def test_nothing_is_wrong_with_any_page(site, make_page, axe):
     site.store.delete("gone")
     _run_late(site, "slow")
     (failed,) = end_runs(site.app, "report", "F", traceback="Traceback (most recent call last):\nValueError: no row")
-    site.store.pause("deploy")
+    site.store.pause(note="deploy")
     page = make_page(bypass_csp=True)  # axe itself is an inline script
     found = {}
     for path in (*PAGES, f"/run?id={site.store.trigger('report')}", f"/run?id={failed}"):

@@ -188,7 +188,7 @@ def test_a_page_that_answers_a_form_stays_and_its_head_is_live(site, page):
     switch(page, "report", "Delete")
     expect(page.locator("h1")).to_have_text("Delete report?")
     wait_until_live(page)
-    site.store.pause("deploy")
+    site.store.pause(note="deploy")
     expect(page.locator("#head")).to_contain_text("Paused")
     expect(page.locator("#stale")).to_be_hidden()
     expect(page.locator("h1")).to_have_text("Delete report?")

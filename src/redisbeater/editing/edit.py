@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, unsafe_character
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, WrongType
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -56,7 +56,7 @@ class Author(NamedTuple):
 
 def _check(name: str, text: str, most: int) -> None:
     if not isinstance(text, str):
-        raise InvalidEntry(f"$.{name}", f"expected a text, got {type(text).__name__}")
+        raise WrongType(f"$.{name}", f"expected a text, got {type(text).__name__}")
     if len(text) > most:
         raise InvalidEntry(f"$.{name}", f"has {len(text)} characters; expected at most {most}")
     if char := unsafe_character(text):

@@ -51,17 +51,17 @@ class UpcomingRun:
         return json_fields(self)
 
 
-def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[UpcomingRun]:
-    """Return the next ``n`` runs of an entry; none when it is dormant.
+def upcoming_runs(stored: StoredEntry, defaults: Defaults, limit: int) -> list[UpcomingRun]:
+    """Return the next ``limit`` runs of an entry; none when it is dormant.
 
     There are fewer when it ends before, or when finding more would take about a second.
 
     Raises:
-        ValueError: ``n`` is not from 1 to 1000.
+        ValueError: ``limit`` is not from 1 to 1000.
         InvalidEntry: finding the first one takes too many engine steps, or a custom schedule raises something.
     """
-    check_number("n", n, MOST_RUNS)
-    return list(islice(runs_from(stored, defaults), n))
+    check_number("limit", limit, MOST_RUNS)
+    return list(islice(runs_from(stored, defaults), limit))
 
 
 def runs_from(stored: StoredEntry, defaults: Defaults, start: datetime | None = None) -> Iterator[UpcomingRun]:

@@ -24,7 +24,7 @@ from redisbeater.management.files.room import Files
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.runs.room import Runs
-from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.schedule_store import ScheduleStore, check_store
 from redisbeater.model.run import Run
 from redisbeater.store.connection import cancelled
 
@@ -202,11 +202,11 @@ class AsyncScheduleStore:
     _kind = ScheduleStore
 
     def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
+        check_store(app, key_prefix)
         self._store: ScheduleStore | None = None
         self._given_app, self._key_prefix = app, key_prefix
         self._pool: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
-        self.runs, self.files, self.incidents = AsyncRuns(self), AsyncFiles(self), AsyncIncidents(self)
 
     def __repr__(self) -> str:
         return repr(self._sync).replace("<", "<Async", 1)
@@ -218,6 +218,23 @@ class AsyncScheduleStore:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
+
+    # Rooms: each is made when it is asked for, so that the threads of a store that nobody closed end with it
+
+    @property
+    def runs(self) -> AsyncRuns:
+        """The runs by their ids, to be awaited."""
+        return AsyncRuns(self)
+
+    @property
+    def files(self) -> AsyncFiles:
+        """Files of entries, to be awaited."""
+        return AsyncFiles(self)
+
+    @property
+    def incidents(self) -> AsyncIncidents:
+        """What did not do what it promises, to be awaited."""
+        return AsyncIncidents(self)
 
     create = Awaited(ScheduleStore.create)
     upsert = Awaited(ScheduleStore.upsert)

@@ -28,7 +28,7 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import given_policies
 from redisbeater.model.meta import FINISHED, NEW, Meta, Score
-from redisbeater.model.passed_values import checked_args, checked_kwargs
+from redisbeater.model.passed_values import checked_args, checked_kwargs, checked_names
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
 from redisbeater.schedules.kinds import kind_of
@@ -129,7 +129,8 @@ def checked_entry(given: object) -> RedisScheduleEntry:
     """
     if isinstance(given, RedisScheduleEntry):
         return given
-    raise WrongType("entry", f"expected a RedisScheduleEntry, got {quoted(given)}")
+    advice = "RedisScheduleEntry(name, task, schedule) makes one"
+    raise WrongType("entry", f"expected a RedisScheduleEntry, got {quoted(given)}; {advice}")
 
 
 def _template_key(entry: RedisScheduleEntry) -> bytes | None:
@@ -254,13 +255,7 @@ def _by_page(
     Raises:
         InvalidEntry: the names are one text, whose letters nobody means, or hold something else; nothing is changed.
     """
-    if isinstance(names, str):
-        raise WrongType("names", f"expected a list of names, got {quoted(names)}; for one entry pass [{quoted(names)}]")
-    names = list(names)
-    for name in names:
-        if not isinstance(name, str):
-            raise WrongType("names", f"expected names, which are texts; one of them is {quoted(name)}")
-    for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
+    for page in pages(list(dict.fromkeys(checked_names(names))), SAVE_PAGE):
         refused = {name: error for name in page if (error := _refusal(name, check))}
         changed: dict[str, Outcome] = {}
         try:

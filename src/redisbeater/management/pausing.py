@@ -14,7 +14,7 @@ from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.edit import Author
 from redisbeater.entry_name import is_unreserved
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, WrongType
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.signals import schedule_paused, schedule_resumed
@@ -88,8 +88,10 @@ def pause(context: Context, author: Author, until: datetime | timedelta | None) 
     """Pause the schedule, and wait until the present claims have ended: half a lease at most.
 
     Raises:
-        InvalidEntry: ``until`` is no time, or has passed.
+        InvalidEntry: ``until`` is no time (also a TypeError), or has passed.
     """
+    if until is not None and not isinstance(until, (datetime, timedelta)):
+        raise WrongType("$.until", f"expected a datetime or a timedelta, got {quoted(until)}")
     redis = context.redis
     now, stored_zone = redis.clock()
     end = None if until is None else _end(until, now, context.in_zone(stored_zone))
@@ -104,7 +106,7 @@ def _end(until: datetime | timedelta, now: datetime, context: Context) -> dateti
     if isinstance(until, timedelta) and abs(until.total_seconds()) < MAX_SECONDS:
         until = now + until
     if not isinstance(until, datetime):
-        raise InvalidEntry("$.until", f"expected a datetime or a timedelta, got {quoted(until)}")
+        raise InvalidEntry("$.until", f"{quoted(until)} is out of range")
     end = checked_instant(until, context.zone, "$.until")
     if end <= now:
         raise InvalidEntry("$.until", f"{end.isoformat(timespec='seconds')} has passed; pass a time that is to come")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from celery import Celery
@@ -22,13 +23,13 @@ from redisbeater.editing.stored_entry import load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
-from redisbeater.exceptions import EntryNotFound
+from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, WrongType
 from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
 from redisbeater.management.edit_report import draft, edit_entry
 from redisbeater.management.files.export import Export
-from redisbeater.management.files.room import Files
+from redisbeater.management.files.room import Files, checked_export
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint import Findings, Linter
@@ -36,10 +37,7 @@ from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
 from redisbeater.management.room import instant_of
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
-from redisbeater.management.runs.history import (
-    HistoryPage,
-    read_history,
-)
+from redisbeater.management.runs.history import HistoryPage, read_history
 from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
 from redisbeater.management.runs.room import Runs
 from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
@@ -84,16 +82,29 @@ class ScheduleStore:
     _listing: Listing | None = None
 
     def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
-        if app is not None:
-            check_app(app)
-        if key_prefix is not None:
-            read_prefix("key_prefix", key_prefix)
+        check_store(app, key_prefix)
         self._given_app, self._key_prefix = app, key_prefix
-        self.runs, self.files, self.incidents = Runs(self), Files(self), Incidents(self)
 
     def __repr__(self) -> str:
         below = "" if self._key_prefix is None else f" below {self._key_prefix!r}"
         return f"<ScheduleStore of {app_text(app_or_default(self._given_app))}{below}>"
+
+    # Rooms: each is made when it is asked for, so that a store and its rooms do not keep one another alive
+
+    @property
+    def runs(self) -> Runs:
+        """The runs by their ids."""
+        return Runs(self)
+
+    @property
+    def files(self) -> Files:
+        """Files of entries."""
+        return Files(self)
+
+    @property
+    def incidents(self) -> Incidents:
+        """What did not do what it promises, and since when."""
+        return Incidents(self)
 
     # Entries
 
@@ -179,6 +190,8 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             EditConflict: it has another version, or others kept changing it.
         """
+        if if_version is not None and not isinstance(if_version, str):
+            raise WrongType("$.if_version", f"expected the version of an entry, a text, got {quoted(if_version)}")
         change = replace(self._change(name, changes, task_options, note, by), if_version=if_version)
         return edit_entry(self._context, change, dry_run=dry_run).entry
 
@@ -191,6 +204,8 @@ class ScheduleStore:
     def _change(
         self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
     ) -> FieldChange:
+        if options is not None and not isinstance(options, Mapping):
+            raise WrongType("$.task_options", f"expected options by their names, got {quoted(options)}")
         return FieldChange(
             name=check_name(name),
             fields={**fields},
@@ -310,8 +325,8 @@ class ScheduleStore:
         scheduled_for: datetime | None = None,
         overlap: OverlapWord | Overlap | None = None,
         task_id: str | None = None,
-        by: str = "",
         note: str = "",
+        by: str = "",
     ) -> str:
         """Send a run of an entry now, from this process, and return its task id.
 
@@ -329,8 +344,8 @@ class ScheduleStore:
                 run once the other has ended. All but ``"allow"`` need ``redisbeater_track_runs``.
             task_id: the id of the run, for a caller that may have to ask again. A call with the same id and arguments
                 within 24 hours returns it and sends nothing, unless the call before died. Default: a random one.
-            by: who, for the log. Default: user and host of this process.
             note: why, for the log.
+            by: who, for the log. Default: user and host of this process.
 
         Raises:
             EntryNotFound: there is none of that name.
@@ -423,8 +438,8 @@ class ScheduleStore:
         overlap: OverlapWord | Overlap | None = None,
         dry_run: bool = False,
         progress: Callable[[int], None] | None = None,
-        by: str = "",
         note: str = "",
+        by: str = "",
     ) -> Backfill:
         """Send a run for each fire time from one time to another that has not succeeded, the oldest first.
 
@@ -440,8 +455,8 @@ class ScheduleStore:
             overlap: what decides where another run of the entry is active; None: the entry's own.
             dry_run: whether nothing is sent.
             progress: called with the number of runs that were sent.
-            by: who, for the log. Default: user and host of this process.
             note: why, for the log.
+            by: who, for the log. Default: user and host of this process.
 
         Raises:
             EntryNotFound, InvalidEntry: there is no such entry, or it is broken.
@@ -691,6 +706,8 @@ class ScheduleStore:
         Raises:
             ValueError: ``end`` is not after ``start``, or a state is none.
         """
+        if entries is not None and not isinstance(entries, Export):
+            entries = _checked_entries(entries)
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
         return simulate_schedule(self._context, start, end, entries, wanted, progress, states=chosen, text=text)
 
@@ -706,8 +723,9 @@ class ScheduleStore:
             progress: called with the number of entries that were read, then of those whose runs were counted.
             sentry: report what the monitors of Sentry cannot say of an entry, too.
         """
+        export = None if file is None else checked_export("file", file)
         linter = Linter(self._context, progress, for_sentry=sentry)
-        return linter.schedule() if file is None else linter.file(file)
+        return linter.schedule() if export is None else linter.file(export)
 
     @property
     def _context(self) -> Context:
@@ -719,8 +737,35 @@ class ScheduleStore:
         return RedisScheduleEntry(name, app=context.app)._bind(context)
 
 
-def _seconds(duration: float | timedelta, name: str = "more_than") -> float:
+def check_store(app: Celery | None, key_prefix: str | None) -> None:
+    """Refuse what a store cannot be made of.
+
+    Raises:
+        TypeError: one of them has a wrong type.
+        ImproperlyConfigured: no schedule can have that prefix.
+    """
+    if app is not None:
+        check_app(app)
+    if key_prefix is None:
+        return
+    if not isinstance(key_prefix, str):
+        raise WrongType("key_prefix", f"expected a text that ends with ':', got {quoted(key_prefix)}")
+    if not key_prefix:
+        raise ImproperlyConfigured("key_prefix = '': expected a text that ends with ':'; None stands for the setting")
+    read_prefix("key_prefix", key_prefix)
+
+
+def _checked_entries(given: Iterable[RedisScheduleEntry]) -> list[RedisScheduleEntry]:
+    if isinstance(given, (str, Path)) or not isinstance(given, Iterable):
+        checked_export("entries", given)
+    return list(map(checked_entry, given))
+
+
+def _seconds(duration: float | timedelta, name: str) -> float:
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    problem = f"expected seconds or a timedelta, at least 0, got {quoted(duration)}"
+    if not isinstance(seconds, (int, float)):
+        raise WrongType(name, problem)
     if not is_seconds(seconds, 0, sys.float_info.max):
-        raise ValueError(f"{name}: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+        raise ValueError(f"{name}: {problem}")
     return float(seconds)

@@ -16,7 +16,7 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, WrongType
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.entry_view import EntryView, ViewPage, with_results
 from redisbeater.management.runs.results import Result
@@ -120,7 +120,7 @@ class Filter:
         for name, kind, word in _KINDS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
-                raise ValueError(f"{name}: expected {word}, or None for all, got {quoted(value)}")
+                raise WrongType(name, f"expected {word}, or None for all, got {quoted(value)}")
 
     def part_of(self, names: Sequence[str]) -> tuple[int, int]:
         """Return where the selected names begin and end in a sorted sequence."""

@@ -48,6 +48,9 @@ _REDBEAT_FIELDS = frozenset(("name", "task", "schedule", *REDBEAT_FIELDS))
 
 _ALL_FIELDS = _REDBEAT_FIELDS.union(POLICY_FIELDS)
 
+#: What the fields hold for which None stands for an empty one in a new entry, and for nothing in a change.
+_FILLED = {"args": "list", "kwargs": "dict", "options": "dict"}
+
 #: The types of the values that nearly every entry has in RedBeat's fields: they need no closer look.
 _TYPES = {name: FIELDS[name].kind.type for name in REDBEAT_FIELDS}
 
@@ -244,6 +247,8 @@ class Definition(StoredFields):
                 raise InvalidEntry("$.name", "cannot be changed")
             if name not in _ALL_FIELDS:
                 raise unknown_field(name, _ALL_FIELDS)
+            if changes[name] is None and name in _FILLED:
+                raise InvalidEntry(f"$.{name}", f"expected a {_FILLED[name]}, got None")
         after = Definition.checked(**{**fields_, **changes})
         if "task" in changes:
             check_new_task(after.task)

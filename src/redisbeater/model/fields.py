@@ -502,9 +502,6 @@ class ScheduleLike(Protocol):
 
 
 class _SharedFields(TypedDict, total=False):
-    args: list[Any] | tuple[Any, ...] | None
-    kwargs: Mapping[str, Any] | None
-    options: Mapping[str, Any] | None
     enabled: bool
     timezone: str | tzinfo | None
     start_at: datetime | None
@@ -515,7 +512,6 @@ class _SharedFields(TypedDict, total=False):
     coalesce: CoalesceLike
     jitter: float | timedelta | Inherit
     description: str
-    labels: Mapping[str, str] | None
     disabled_until: datetime | None
     skip: Sequence[datetime | str]
     overlap: OverlapLike
@@ -529,6 +525,10 @@ class _SharedFields(TypedDict, total=False):
 class EntryFields(_SharedFields, total=False):
     """What :meth:`redisbeater.ScheduleStore.create` takes besides name, task and schedule."""
 
+    args: list[Any] | tuple[Any, ...] | None
+    kwargs: Mapping[str, Any] | None
+    options: Mapping[str, Any] | None
+    labels: Mapping[str, str] | None
     last_run_at: datetime | None
     total_run_count: int | None
     relative: bool
@@ -537,6 +537,10 @@ class EntryFields(_SharedFields, total=False):
 class EntryChanges(_SharedFields, total=False):
     """What :meth:`redisbeater.ScheduleStore.update` can change."""
 
+    args: list[Any] | tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: Mapping[str, Any]
+    labels: Mapping[str, str]
     task: TaskLike
     schedule: ScheduleLike | float | timedelta
 

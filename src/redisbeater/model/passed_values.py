@@ -153,10 +153,40 @@ def check_number(name: str, given: Any, most: int = MOST_LISTED) -> None:
     """Refuse what is no number of things to return.
 
     Raises:
-        ValueError: it is no whole number, or not from 1 to ``most``.
+        ValueError: it is not from 1 to ``most``, or no whole number (also a TypeError).
     """
-    if type(given) is not int or not 1 <= given <= most:
-        raise ValueError(f"{name}: expected a whole number from 1 to {most}, got {quoted(given)}")
+    problem = f"expected a whole number from 1 to {most}, got {quoted(given)}"
+    if type(given) is not int:
+        raise WrongType(name, problem)
+    if not 1 <= given <= most:
+        raise ValueError(f"{name}: {problem}")
+
+
+def check_id(name: str, given: Any, of: str) -> None:
+    """Refuse what cannot be the id of a run or of an incident.
+
+    Raises:
+        WrongType: it is no text.
+    """
+    if not isinstance(given, str):
+        raise WrongType(name, f"expected the id of {of}, which is a text; got {quoted(given)}")
+
+
+def checked_names(given: Iterable[str]) -> list[str]:
+    """Return the names of several entries.
+
+    Raises:
+        WrongType: they are one text, whose letters nobody means, no list, or hold something else.
+    """
+    if isinstance(given, str):
+        raise WrongType("names", f"expected a list of names, got {quoted(given)}; for one entry pass [{quoted(given)}]")
+    if not isinstance(given, Iterable):
+        raise WrongType("names", f"expected a list of names, got {quoted(given)}")
+    names = list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise WrongType("names", f"expected names, which are texts; one of them is {quoted(name)}")
+    return names
 
 
 def checked_meta(last_run_at: Any, total_run_count: Any, zone: Callable[[], tzinfo]) -> Meta:

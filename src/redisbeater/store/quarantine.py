@@ -123,6 +123,10 @@ class DeletedEntries:
         newest = list(reversed(members or ()))
         return {name: from_unix(str(at)) for page in pages(newest, PAGE) for name, at in self._existing(page)}
 
+    def has(self, name: str) -> bool:
+        """Return whether a deleted entry of that name is kept."""
+        return bool(self._existing([(name, 0)]))
+
     def load(self, name: str, now: datetime, zone: str) -> Snapshot | None:
         """Return a deleted entry, or None if it is not kept."""
         fields = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.deleted + name))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from redisbeater.display import MARKS, did_you_mean, quoted, shown, unsafe_character
-from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, WrongType
 from redisbeater.management.files.reading import begins_json, place_after, read_text
 from redisbeater.model.json_text import MAX_DEPTH, check_value, unique
 from redisbeater.redaction import redacted
@@ -230,6 +230,8 @@ class Export:
         Raises:
             InvalidEntry: it cannot be read; the message names the place.
         """
+        if not isinstance(path, (str, Path)) and not hasattr(path, "read"):
+            raise WrongType("path", f"expected a path, or what is open and read as bytes; got {quoted(path)}")
         name = name or str(path)
         try:
             text = read_text(path, MOST_YAML_BYTES, MOST_JSON_BYTES)
@@ -244,6 +246,8 @@ class Export:
         Raises:
             InvalidEntry: it cannot be read; the message names the place.
         """
+        if not isinstance(text, str):
+            raise WrongType("text", f"expected the text of a file, got {quoted(text)}; Export.read() takes its path")
         file = _label(file)
         data = parse(text, file)
         _check(data, file)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+from redisbeater.display import quoted
 from redisbeater.editing.edit import Author
+from redisbeater.exceptions import WrongType
 from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
@@ -49,9 +52,9 @@ class Files(Room):
         adopt: bool = False,
         delete: bool = True,
         state: bool = False,
+        progress: Callable[[int], None] | None = None,
         note: str = "",
         by: str = "",
-        progress: Callable[[int], None] | None = None,
     ) -> Changes:
         """Return the changes that :meth:`apply` would make to the entries of an owner; write nothing.
 
@@ -63,14 +66,14 @@ class Files(Room):
             adopt: take over entries of others that have a name of the file.
             delete: delete the owner's entries that the file has not.
             state: restore a backup, with run counts, fire times and identity. It needs no owner.
+            progress: called with the number of entries that were planned.
             note: why, for the log.
             by: who, for the log.
-            progress: called with the number of entries that were planned.
 
         Raises:
             InvalidEntry: an entry cannot be stored, or belongs to someone else.
         """
-        author = Author.of(by, note)
+        export, author = checked_export("export", export), Author.of(by, note)
         terms = ApplyOptions(
             owner=owner or export.owner,
             author=author,
@@ -93,6 +96,20 @@ class Files(Room):
             done: records what was done, also where an exception ends it; planning and applying again does the rest.
             progress: called with the number of entries that are done.
         """
+        if not isinstance(changes, Changes):
+            raise WrongType("changes", f"expected what files.plan() returned, got {quoted(changes)}")
         done = Applied() if done is None else done
         apply_changes(self._context, changes, done, progress)
         return done
+
+
+def checked_export(name: str, given: object) -> Export:
+    """Return an argument that must be the content of a file.
+
+    Raises:
+        WrongType: it is something else, such as the path of the file.
+    """
+    if isinstance(given, Export):
+        return given
+    path = str(given) if isinstance(given, (str, Path)) else "f.yaml"
+    raise WrongType(name, f"expected an Export: Export.read({quoted(path)}), got {type(given).__name__}")

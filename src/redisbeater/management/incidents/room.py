@@ -10,7 +10,7 @@ from redisbeater.exceptions import IncidentNotFound
 from redisbeater.log_lines import event, get_logger
 from redisbeater.management.room import Room
 from redisbeater.model.incident import Incident
-from redisbeater.model.passed_values import check_number
+from redisbeater.model.passed_values import check_id, check_number
 from redisbeater.signals import incident_closed
 
 logger = get_logger(__name__)
@@ -39,6 +39,7 @@ class Incidents(Room):
         Raises:
             IncidentNotFound: none of that id is kept.
         """
+        check_id("incident_id", incident_id, "an incident")
         found = self._context.redis.incidents.get(incident_id)
         if found is None:
             raise IncidentNotFound(incident_id)

@@ -73,9 +73,9 @@ def plan_backfill(context: Context, name: str, start: datetime, end: datetime) -
         EntryNotFound, InvalidEntry: there is no such entry, or it is broken.
         ValueError: the span is empty, reaches into the future, or has more than 10,000 fire times.
     """
+    first, last = _moment("start", start), _moment("end", end)
     stored = load(context, name)
     zone = stored.definition.zone(context.in_zone(stored.zone).zone)
-    first, last = _moment("start", start), _moment("end", end)
     first, last = in_zone(first, zone), in_zone(last, zone)
     if not first <= last <= stored.now:
         problem = f"expected a span in the past, got {first.isoformat()} to {last.isoformat()}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from statistics import median
+from types import NoneType
 from typing import Any
 
 from redisbeater.clock import host_seconds
@@ -23,12 +24,13 @@ from redisbeater.exceptions import (
     RunNotFound,
     StoreError,
     StoreUnavailable,
+    WrongType,
 )
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.passed_values import MOST_LISTED, check_number
+from redisbeater.model.passed_values import MOST_LISTED, check_id, check_number
 from redisbeater.model.run import FINAL, STATES, Kind, Payload, Run, RunBrief, RunCounts, State, sentence_of
 from redisbeater.redaction import redacted
 from redisbeater.store import FoundRuns, Notifier, pages
@@ -219,13 +221,13 @@ def read_history(
 
 
 def _check_known(context: Context, name: str) -> None:
-    """Refuse a name of which neither an entry, a line of a log nor a run is known.
+    """Refuse a name of which neither an entry, a deleted one, a line of a log nor a run is known.
 
     Raises:
         EntryNotFound: it is one.
     """
     redis = context.redis
-    is_there = redis.contents.origins([name])[name] is not None
+    is_there = redis.contents.origins([name])[name] is not None or redis.deleted.has(name)
     if not (is_there or redis.log.of_entry(name, 1) or newest_runs(context, [name], 1)[name]):
         raise EntryNotFound(name)
 
@@ -277,6 +279,7 @@ def read_run(context: Context, run_id: str) -> Run:
         RunNotFound: none of that id is kept, or several may be meant.
         ImproperlyConfigured: runs are not recorded.
     """
+    check_id("run_id", run_id, "a run")
     check_tracked(context)
     runs, begin = context.redis.runs, run_id.lower()
     for each in dict.fromkeys((run_id, begin)):
@@ -442,6 +445,8 @@ LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS = 1.0, 0.05
 def deadline_of(timeout: float | timedelta | None) -> float:
     """Return when a time-out is over by the monotonic clock, or infinity for None."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not isinstance(seconds, (int, float, NoneType)):
+        raise WrongType("timeout", f"expected seconds, a timedelta or None, got {quoted(timeout)}")
     return math.inf if seconds is None else host_seconds() + seconds
 
 

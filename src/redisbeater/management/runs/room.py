@@ -16,6 +16,7 @@ from redisbeater.management.runs.reserved import read_overlap
 from redisbeater.management.runs.results import EntryResult, Failures, read_failures
 from redisbeater.management.runs.stop import Stopped, restart_run, stop_run
 from redisbeater.management.search import Search
+from redisbeater.model.passed_values import check_number, checked_names
 from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.run import Run, RunBrief, RunCounts, State
 
@@ -57,6 +58,7 @@ class Runs(Room):
         They are sent, started, to be tried again, or waiting to be sent. Of the whole schedule those come first whose
         lease ends first. It is empty if runs are not recorded.
         """
+        check_number("limit", limit)
         context = self._context
         if not context.config.track_runs:
             return []
@@ -66,7 +68,8 @@ class Runs(Room):
 
     def newest(self, names: Sequence[str], limit: int = 30) -> dict[str, list[RunBrief]]:
         """Return the newest runs of several entries in brief, each's newest first; empty if runs are not recorded."""
-        return newest_runs(self._context, names, limit)
+        check_number("limit", limit)
+        return newest_runs(self._context, checked_names(names), limit)
 
     def counts(self, name: str) -> RunCounts:
         """Return the counts of an entry's runs by outcome, since it was created; all 0 if runs are not recorded."""
@@ -74,7 +77,7 @@ class Runs(Room):
 
     def results(self, names: Sequence[str]) -> dict[str, EntryResult]:
         """Return the results of the last runs of entries that exist, by name; empty if runs are not recorded."""
-        found = with_results(self._context, Search(self._context).named(names))
+        found = with_results(self._context, Search(self._context).named(checked_names(names)))
         return {entry.name: entry.result for entry in found if entry.result is not None}
 
     def failures(self, *, since: datetime | None = None, before: datetime | None = None) -> Failures:
@@ -114,7 +117,7 @@ class Runs(Room):
         """
         return wait_for_end(self._context, run_id, timeout, progress)
 
-    def stop(self, run_id: str, *, by: str = "", note: str = "") -> Stopped:
+    def stop(self, run_id: str, *, note: str = "", by: str = "") -> Stopped:
         """Stop a run: one that waits for beat at once, any other through its worker, and wait 2 seconds for its end.
 
         Whatever the worker's pool can, ``redisbeater.runs.stop_requested()`` becomes true in the task.
@@ -125,7 +128,7 @@ class Runs(Room):
         return stop_run(self._context, run_id, Author.of(by, note))
 
     def restart(
-        self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, by: str = "", note: str = ""
+        self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, note: str = "", by: str = ""
     ) -> str:
         """Send a run that has ended again, and return the id of the new run.
 
@@ -135,8 +138,8 @@ class Runs(Room):
         Arguments:
             run_id: the run that has ended.
             overlap: what decides where another run of the entry is active; None: the entry's own.
-            by: who, for the log. Default: user and host of this process.
             note: why, for the log.
+            by: who, for the log. Default: user and host of this process.
 
         Raises:
             RunNotFound: none of that id is kept.
