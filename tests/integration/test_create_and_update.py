@@ -26,6 +26,8 @@ from redisbeater import (
     rrule,
 )
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.management.edit_report import edit_fields
 from redisbeater.runs import OnceTask
 from redisbeater.schedules.timetable import next_fire_time
 
@@ -370,7 +372,7 @@ def test_update_shows_the_next_run_before_and_after(run: Callable[..., Result], 
     assert run("update", "a", "--description", "x").stdout == "a: as it was\n"
 
 
-def test_a_dry_run_changes_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:
+def test_a_dry_run_changes_nothing(app: Celery, run: Callable[..., Result], store: ScheduleStore) -> None:
     store.create("a", "shop.report", 60)
 
     result = run("update", "a", "--every", "90", "--disabled", "--dry-run")
@@ -378,9 +380,9 @@ def test_a_dry_run_changes_nothing(run: Callable[..., Result], store: ScheduleSt
     assert result.stdout.splitlines()[0] == "a: would be changed"
     assert result.stdout.splitlines()[-1].endswith(" -> none")
     assert store.get("a").schedule.run_every.total_seconds() == 60
-    assert store.edit("a", dry_run=True, description="y").changed == {"description": (None, "y")}
+    assert edit_fields(Context.of(app), "a", dry_run=True, description="y").changed == {"description": (None, "y")}
     with pytest.raises(EntryNotFound):
-        store.edit("b", dry_run=True, description="y")
+        edit_fields(Context.of(app), "b", dry_run=True, description="y")
 
 
 def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> None:
