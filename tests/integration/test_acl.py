@@ -23,10 +23,10 @@ from support.servers import Server
 from support.topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduler, StoreError, StoreUnavailable
+from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.pausing import Watcher
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connecting.rst").read_text(encoding="utf-8")
 LINE, SENTINEL_LINE = (shlex.split(line) for line in re.findall(r"ACL SETUSER .*", PAGE))
@@ -85,7 +85,7 @@ class Workout:
         entry.record_execution()
         assert entry.upcoming()
         assert entry.rank is not None
-        store = OperatorStore(self.app)
+        store = ScheduleStore(self.app)
         for number in (1, 2):
             store.update("report", args=[number])
         assert [line.count for line in store.log("report", 1)] == [2]
@@ -95,7 +95,7 @@ class Workout:
         assert store.status().due == 0
         assert store.runs.active("report") == []
         assert Context.of(self.app).redis.runs.traceback("none") == ""
-        watcher = store.watch()
+        watcher = Watcher(Context.of(self.app))
         watcher.wait(0)
         watcher.close()
         store.log()
@@ -136,7 +136,7 @@ class Workout:
         leader, standby = RedisScheduler(self.app), RedisScheduler(self.app)
         standby.is_served = True
         leader.tick()
-        assert "static" not in set(OperatorStore(self.app).names())
+        assert "static" not in set(ScheduleStore(self.app).names())
         resigning = threading.Timer(0.05, leader.close)
         resigning.start()
         try:
@@ -178,12 +178,12 @@ def test_each_documented_right_is_needed_and_told_when_it_is_missing(workout: Wo
 
 def test_the_right_to_select_is_needed_for_another_database(workout: Workout, server: Server) -> None:
     settings = {**workout.app.conf.changes, "redisbeater_redis_url": f"redis://beat:secret@127.0.0.1:{server.port}/1"}
-    assert OperatorStore(app_with(**settings)).count() == 0
+    assert ScheduleStore(app_with(**settings)).count() == 0
 
     workout.admin.execute_command("ACL", "SETUSER", "beat", "-select")
 
     with pytest.raises(StoreError, match="select"):
-        OperatorStore(app_with(**settings)).count()
+        ScheduleStore(app_with(**settings)).count()
 
 
 def test_keys_beyond_the_prefix_are_refused_and_that_is_logged(workout: Workout) -> None:
@@ -222,11 +222,11 @@ def test_a_provider_of_credentials_that_fails_is_asked_again(workout: Workout, s
     )
     provider.is_down = True
     with pytest.raises(StoreUnavailable, match="the credential_provider failed with OSError") as raised:
-        OperatorStore(app).count()
+        ScheduleStore(app).count()
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
 
     provider.is_down = False
-    assert OperatorStore(app).count() == 0
+    assert ScheduleStore(app).count() == 0
 
 
 @pytest.mark.usefixtures("short_retries")
@@ -241,7 +241,7 @@ def test_the_documented_rights_are_enough_on_a_cluster(cluster: Cluster, let_pas
     source = cluster.owner(f"{CLUSTER_PREFIX}:schedule")
     target, keys = cluster.other_master(f"{CLUSTER_PREFIX}:schedule"), source.ask("KEYS", "*")
     with cluster.moving(f"{CLUSTER_PREFIX}:schedule", keys, target):
-        assert OperatorStore(app).count() >= 1
+        assert ScheduleStore(app).count() >= 1
     for node in cluster.nodes:
         node.ask("ACL", "DELUSER", "beat")
 
@@ -254,7 +254,7 @@ def test_each_right_for_a_cluster_is_needed_and_told_when_it_is_missing(cluster:
     app = app_with(redisbeater_redis_url=cluster.url().replace("://", "://beat:secret@"), redisbeater_retry_period=0)
 
     with pytest.raises(StoreError) as raised:
-        OperatorStore(app).count()
+        ScheduleStore(app).count()
 
     assert not isinstance(raised.value, StoreUnavailable)
     assert right.removeprefix("+").split("|")[0] in str(raised.value)

@@ -370,7 +370,7 @@ def test_update_shows_the_next_run_before_and_after(run: Callable[..., Result], 
     assert run("update", "a", "--description", "x").stdout == "a: as it was\n"
 
 
-def test_a_dry_run_changes_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:
+def test_a_dry_run_changes_nothing(app: Celery, run: Callable[..., Result], store: ScheduleStore) -> None:
     store.create("a", "shop.report", 60)
 
     result = run("update", "a", "--every", "90", "--disabled", "--dry-run")

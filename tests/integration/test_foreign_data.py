@@ -16,8 +16,7 @@ from redisbeater import EntryNotFound, RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.display import MOST_REDACTED
-from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.pausing import LiveChanges
+from redisbeater.management.pausing import LiveChanges, Watcher
 from redisbeater.management.search import Search
 
 MakeScheduler = Callable[..., RedisScheduler]
@@ -194,7 +193,7 @@ def test_a_report_of_another_version_keeps_its_fields(app: Celery, client: redis
 def test_a_message_about_runs_that_is_not_ours_is_one_about_any(
     make_app: Callable[..., Celery], client: redis.Redis, prefix: str
 ) -> None:
-    watcher = OperatorStore(make_app(redisbeater_track_runs=True)).watch()
+    watcher = Watcher(Context.of(make_app(redisbeater_track_runs=True)))
     watcher.wait(0.0)
 
     for message in ("no JSON", "[" * 100_000, "5"):

@@ -24,7 +24,6 @@ from redisbeater import (
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
 from redisbeater.entry_name import OWN_KEYS
-from redisbeater.management.operator_store import OperatorStore
 from redisbeater.store.keys import Keys
 
 #: Which program serves makes no difference here.
@@ -48,7 +47,7 @@ def longer(prefix: str) -> str:
 @pytest.fixture
 def theirs(app: Celery, longer: str, client: redis.Redis) -> ScheduleStore:
     """The schedule of that prefix, with an entry."""
-    store = OperatorStore(app, key_prefix=longer)
+    store = ScheduleStore(app, key_prefix=longer)
     store.create("foo", "proj.work", 3600, kwargs={"of": "theirs"})
     return store
 
@@ -82,7 +81,7 @@ def test_an_entry_that_was_deleted_in_a_longer_prefix_stays_deleted(
     save_due(app, "own")
 
     assert names(run_due(scheduler)) == ["own"]
-    assert list(OperatorStore(app).names()) == ["own"]
+    assert list(ScheduleStore(app).names()) == ["own"]
     assert theirs.restore("foo").kwargs == {"of": "theirs"}
 
 
@@ -95,12 +94,12 @@ def test_entries_below_a_prefix_that_goes_on_without_a_colon_are_not_restored(
 
     assert repair_all(app).repaired == 0
     with pytest.raises(EntryNotFound):
-        OperatorStore(app).get("stagingreport")
+        ScheduleStore(app).get("stagingreport")
 
 
 def test_a_schedule_takes_over_no_entry_of_a_shorter_prefix(app: Celery, longer: str) -> None:
-    OperatorStore(app).create("b:foo", "proj.work", 3600)
-    store = OperatorStore(app, key_prefix=longer)
+    ScheduleStore(app).create("b:foo", "proj.work", 3600)
+    store = ScheduleStore(app, key_prefix=longer)
 
     assert repair_all(app, longer).repaired == 0
     with pytest.raises(EntryNotFound):
@@ -118,10 +117,10 @@ def test_a_hash_that_nobody_added_to_the_schedule_is_no_entry(
 
     assert repair_all(app).repaired == 0
     with pytest.raises(InvalidEntry, match="not added it to"):
-        OperatorStore(app).create("report", "proj.work", 60)
+        ScheduleStore(app).create("report", "proj.work", 60)
     assert client.hgetall(f"{prefix}report") == {"definition": text}
     client.zadd(f"{prefix}:schedule", {f"{prefix}report": 0})
-    assert list(OperatorStore(app).names()) == ["report"]
+    assert list(ScheduleStore(app).names()) == ["report"]
 
 
 def test_an_entry_without_a_name_that_is_listed_bare_can_be_edited(
@@ -130,7 +129,7 @@ def test_an_entry_without_a_name_that_is_listed_bare_can_be_edited(
     client.hset(f"{prefix}report", "definition", json.dumps(NAMELESS))
     client.zadd(f"{prefix}:schedule", {"report": 4e9})
 
-    assert OperatorStore(app).update("report", schedule=60).schedule.seconds == 60
+    assert ScheduleStore(app).update("report", schedule=60).schedule.seconds == 60
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_an_entry_whose_definition_has_its_name_is_restored(
     client.hset(f"{prefix}{name}", "definition", json.dumps({"name": name, **NAMELESS}))
 
     assert repair_all(app).repaired == 1
-    assert list(OperatorStore(app).names()) == [name]
+    assert list(ScheduleStore(app).names()) == [name]
 
 
 def test_a_static_entry_whose_key_is_anothers_is_broken(
@@ -165,12 +164,12 @@ def test_a_late_report_of_a_run_writes_nothing_to_the_entry_that_another_schedul
     make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, longer: str
 ) -> None:
     app = make_app(redisbeater_track_runs=True)
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     store.create("b:foo", "proj.work", 3600)
     store.trigger("b:foo")
     [run] = store.runs.active()
     store.delete("b:foo")
-    OperatorStore(app, key_prefix=longer).create("foo", "proj.work", 3600)
+    ScheduleStore(app, key_prefix=longer).create("foo", "proj.work", 3600)
     before = contents(client, longer)
 
     Context.of(app).redis.runs.withdraw(run.id, error="the broker refused it")
@@ -197,7 +196,6 @@ def test_the_list_of_failing_entries_clears_nothing_in_the_entry_of_another_sche
 
 VERBS: dict[str, Callable[[ScheduleStore], object]] = {
     "get": lambda store: store.get("b:foo"),
-    "view": lambda store: store.view("b:foo"),
     "upcoming": lambda store: store.upcoming("b:foo"),
     "create": lambda store: store.create("b:foo", "proj.steal", 1),
     "upsert": lambda store: store.save(RedisScheduleEntry("b:foo", "proj.steal", 1)),
@@ -229,7 +227,7 @@ def test_no_verb_reads_or_changes_the_key_of_another_schedule(
     longer: str,
     verb: Callable[[ScheduleStore], object],
 ) -> None:
-    store = OperatorStore(app, key_prefix=prefix)
+    store = ScheduleStore(app, key_prefix=prefix)
     store.create("own", "proj.work", 3600)
     before = contents(client, longer)
 
@@ -242,7 +240,7 @@ def test_no_verb_reads_or_changes_the_key_of_another_schedule(
 
 def test_what_is_refused_says_why(app: Celery, theirs: ScheduleStore) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$.name: 'b:new' belongs to another schedule"):
-        OperatorStore(app).create("b:new", "proj.work", 60)
+        ScheduleStore(app).create("b:new", "proj.work", 60)
 
 
 def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
@@ -251,7 +249,7 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
     before = contents(client, longer)
 
     def write() -> None:
-        with OperatorStore(app).bulk() as bulk:
+        with ScheduleStore(app).bulk() as bulk:
             for name in ("own", "b:foo", "b:new"):
                 bulk.save(RedisScheduleEntry(name, "proj.work", 60, app=app))
 
@@ -259,13 +257,13 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
         write()
 
     assert contents(client, longer) == before
-    assert list(OperatorStore(app).names()) == ["own"]
+    assert list(ScheduleStore(app).names()) == ["own"]
 
 
 def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celery, longer: str) -> None:
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     store.create("b:old", "proj.work", 3600)
-    OperatorStore(app, key_prefix=longer).create("foo", "proj.work", 3600)
+    ScheduleStore(app, key_prefix=longer).create("foo", "proj.work", 3600)
 
     assert store.update("b:old", schedule=60).schedule.seconds == 60
     store.delete("b:old")
@@ -276,7 +274,7 @@ def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celer
 @pytest.mark.parametrize("name", ["b::broken", "b::deleted:foo", "a:b::log:x", "b::run:1"])
 def test_a_name_that_would_be_a_key_of_a_schedule_itself_is_refused(app: Celery, name: str) -> None:
     with pytest.raises(InvalidEntry, match="a key of a schedule itself"):
-        OperatorStore(app).create(name, "proj.work", 60)
+        ScheduleStore(app).create(name, "proj.work", 60)
 
 
 def test_every_key_of_a_schedule_itself_is_a_word_that_no_new_name_has_behind_two_colons(prefix: str) -> None:
@@ -296,7 +294,7 @@ def test_every_key_of_a_schedule_itself_is_a_word_that_no_new_name_has_behind_tw
 
 @pytest.mark.parametrize("name", ["billing::nightly", "b::logs", "run", "a:run:b"])
 def test_other_names_with_colons_stay_valid(app: Celery, name: str) -> None:
-    assert OperatorStore(app).create(name, "proj.work", 60).name == name
+    assert ScheduleStore(app).create(name, "proj.work", 60).name == name
 
 
 # Command line and page

@@ -18,7 +18,8 @@ from due import now
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
 from redisbeater.cli import redisbeater
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.context import Context
+from redisbeater.management.lint import preview_entry
 
 pytestmark = pytest.mark.one_server
 
@@ -65,20 +66,20 @@ def bulk_upsert(store: ScheduleStore, entry: RedisScheduleEntry) -> None:
         bulk.save(entry)
 
 
-WAYS: dict[str, Callable[[OperatorStore, RedisScheduleEntry], object]] = {
+WAYS: dict[str, Callable[[ScheduleStore, RedisScheduleEntry], object]] = {
     "create": lambda store, entry: store.create(entry.name, entry.task, entry.schedule),
     "dry run": lambda store, entry: store.create(entry.name, entry.task, entry.schedule, dry_run=True),
     "save": lambda store, entry: entry.save(),
     "update": lambda store, entry: store.update("old", schedule=entry.schedule),
     "bulk": bulk_upsert,
-    "preview": lambda store, entry: store.preview(entry),
+    "preview": lambda store, entry: preview_entry(Context.of(entry.app), entry, 5),
 }
 
 
 @pytest.mark.parametrize("when", [crontab(minute="*/90"), cron("*/90 * * * *"), cron("0 */90 * * * *")], ids=repr)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_stores_a_new_one(app: Celery, when: Any, way: str) -> None:
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     store.create("old", "t", 60)
 
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.minute: the step of '\*/90' is above its range of 60"):
@@ -164,4 +165,4 @@ def test_an_import_warns_of_it_and_of_a_very_short_interval(
     assert (len(warnings["old"]), len(warnings["flood"]), warnings["fine"]) == (1, 1, [])
     assert "Warning: old: the step of '*/90' is above its range" in result.stderr
     assert "Warning: flood: an interval below 0.1 seconds" in result.stderr
-    assert sorted(OperatorStore(app).names()) == sorted(declared)
+    assert sorted(ScheduleStore(app).names()) == sorted(declared)

@@ -20,10 +20,10 @@ from redbeat.schedulers import RedBeatScheduler
 from redbeat.schedules import rrule as redbeat_rrule
 from support.servers import Server
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, rrule
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.shown_entries import read_views
 from redisbeater.model.meta import Meta
 from redisbeater.times import to_unix
 
@@ -146,9 +146,9 @@ def test_a_disabled_entry_of_redbeat_does_not_run(app: Celery, scheduler: RedisS
 
 def test_a_disabled_entry_of_redbeat_is_never_due(app: Celery) -> None:
     redbeat_entry(app, enabled=False, last_run_at=ago(minutes=5)).save()
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
 
-    [row], entry = store.views().entries, store.get("job")
+    [row], entry = read_views(Context.of(app)).entries, store.get("job")
     assert (row.state, row.next, row.late) == ("disabled", None, timedelta(0))
     assert (entry.due_at, entry.score, entry.upcoming(3)) == (None, None, [])
 

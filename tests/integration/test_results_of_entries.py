@@ -26,10 +26,11 @@ from run_site import TRACKED, RunSite
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context
 from redisbeater.exceptions import RunActive, StoreError
-from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.results import read_failures
 from redisbeater.management.search import Search
+from redisbeater.management.shown_entries import read_views
 from redisbeater.model.meta import Meta
 from redisbeater.model.run import Kind, State
 
@@ -844,7 +845,7 @@ def test_a_listing_is_filtered_by_lateness_of_last_runs(site: RunSite) -> None:
     for options in ("--names",), ("--names", "--limit", "1"), ("--names", "--sort", "result"):
         assert call(site.app, "list", "--result", "late", *options).stdout == "late\n"
     assert call(site.app, "list", "--result", "late,failed", "--names", "--sort", "name").stdout == "failed\nlate\n"
-    assert OperatorStore(site.app).views(results=["late"]).total == 1
+    assert read_views(Context.of(site.app), results=["late"]).total == 1
 
 
 @pytest.mark.parametrize(("filters", "number"), [({"results": ["ok"]}, 3), ({"results": ["failed"], "prefix": "a"}, 2)])
@@ -853,7 +854,7 @@ def test_a_page_says_how_many_entries_have_a_result(site: RunSite, filters: dict
         site.create(name)
         end(site, f"r-{name}", S.SUCCESS if name.startswith("ok") else S.FAILURE, name=name)
 
-    found = OperatorStore(site.app).views(1, 1, **filters)
+    found = read_views(Context.of(site.app), 1, 1, **filters)
 
     assert (len(found.entries), found.total) == (1, number)
 

@@ -31,7 +31,7 @@ from redisbeater import (
     StoreUnavailable,
 )
 from redisbeater.context import Context
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.shown_entries import read_views
 
 MINUTE = timedelta(minutes=1)
 
@@ -59,7 +59,7 @@ FIELDS: dict[str, Any] = {
 def test_a_store_can_be_built_while_redis_is_down(make_app: Callable[..., Celery]) -> None:
     app = make_app()
     app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{dead_port()}/0"
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
 
     with pytest.raises(StoreUnavailable):
         store.count()
@@ -113,7 +113,7 @@ def test_of_many_that_create_one_entry_at_once_one_succeeds(app: Celery) -> None
     barrier = threading.Barrier(8)
 
     def create(number: int) -> bool:
-        store = OperatorStore(app)
+        store = ScheduleStore(app)
         barrier.wait(10)
         try:
             store.create("report", "proj.report", 60.0, args=[number])
@@ -275,12 +275,12 @@ def test_an_update_of_an_entry_that_does_not_exist_is_an_error(store: ScheduleSt
 
 
 def test_updates_of_different_fields_at_once_are_all_kept(app: Celery) -> None:
-    OperatorStore(app).create("report", "proj.report", 60.0)
+    ScheduleStore(app).create("report", "proj.report", 60.0)
     changes = [{name: FIELDS[name]} for name in ("args", "kwargs", "options", "max_runs", "coalesce", "description")]
     barrier = threading.Barrier(len(changes))
 
     def update(change: dict[str, Any]) -> None:
-        store = OperatorStore(app)
+        store = ScheduleStore(app)
         for _ in range(5):
             barrier.wait(20)
             store.update("report", **change)
@@ -304,7 +304,7 @@ def test_updates_while_beat_runs_the_entry_lose_neither_runs_nor_edits(
         edits = 0
         while not done.is_set():
             edits += 1
-            OperatorStore(app).update("report", args=[edits])
+            ScheduleStore(app).update("report", args=[edits])
         return edits
 
     sent: list[Sent] = []
@@ -568,7 +568,7 @@ def test_a_wrong_argument_is_named(store: ScheduleStore, call: Callable[[Any], A
 
 def test_a_naive_time_is_in_the_zone_of_the_app(make_app: Callable[..., Celery]) -> None:
     app = make_app(timezone="Asia/Tokyo")
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     store.create("a", "proj.report", crontab(hour=9, minute=0))
     local = datetime(2030, 1, 1, 9, 0)
     later, earlier = (now().astimezone(app.timezone).replace(tzinfo=None) + each for each in (MINUTE, -MINUTE))
@@ -587,5 +587,5 @@ def test_entries_are_found_by_a_task_as_by_its_name(app: Celery, store: Schedule
     store.create("b", "proj.other", 60)
 
     assert [entry.name for entry in store.list(task=report)] == ["a"]
-    assert [row.name for row in store.views(task=report).entries] == ["a"]
+    assert [row.name for row in read_views(Context.of(app), task=report).entries] == ["a"]
     assert store.simulate(task=report).entries == 1

@@ -16,8 +16,8 @@ from support.topologies import Cluster, app_with
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.management import search
-from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.search import Filter, Search
+from redisbeater.management.shown_entries import read_views
 from redisbeater.store import contents
 
 EVERY = {"__type__": "interval", "every": 60}
@@ -93,7 +93,7 @@ def test_redis_finds_what_reading_everything_finds(
         monkeypatch.setattr(contents, "FOUND_PAGE", page)
         monkeypatch.setattr(contents, "FOUND_BYTES", enough)
         for query, expected in zip(QUERIES, everything, strict=True):
-            found = store.views(1, 200, **query)
+            found = read_views(Context.of(app), 1, 200, **query)
             assert {row.name for row in found.entries} == expected, (query, page, enough)
             assert found.total == len(expected), query
             assert not found.is_about
@@ -116,7 +116,7 @@ def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, pre
 def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with OperatorStore(app).bulk() as bulk:
+    with ScheduleStore(app).bulk() as bulk:
         for number in range(600):
             bulk.save(RedisScheduleEntry(f"{number:03}", "shop.report", 60.0 + number, app=app))
     monkeypatch.setattr(contents, "FOUND_PAGE", 50)
@@ -156,14 +156,14 @@ def test_a_total_of_many_is_about_right_and_that_is_said(
     for number in range(3):
         client.hset(f"{prefix}x{number}", "definition", broken)
         client.zadd(f"{prefix}:schedule", {f"{prefix}x{number}": 4e9 + number})
-    pages = [store.views(number, 20, task="shop.report") for number in (1, 2, 3, 4)]
+    pages = [read_views(Context.of(app), number, 20, task="shop.report") for number in (1, 2, 3, 4)]
     assert [(page.total, page.is_about, page.number, len(page.entries)) for page in pages] == [
         (48, True, 1, 20), (48, True, 2, 20), (45, False, 3, 5), (45, False, 3, 5)
     ]  # fmt: skip
     assert len({row.name for page in pages[:3] for row in page.entries}) == 45
-    by_name = store.views(1, 10, states="disabled", sort="name")
+    by_name = read_views(Context.of(app), 1, 10, states="disabled", sort="name")
     assert ([row.name for row in by_name.entries], by_name.total) == ([f"e{number:02}" for number in range(10)], 21)
-    last = store.views(1, 10, task="shop.report", sort="last")
+    last = read_views(Context.of(app), 1, 10, task="shop.report", sort="last")
     assert (last.total, last.is_about) == (45, False)
 
 
@@ -179,7 +179,7 @@ def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
             bulk.save(RedisScheduleEntry(f"on{number}", "shop.sync", 60.0, app=app))
     store.disable("on4", until=datetime.now(timezone.utc) + timedelta(hours=1))
     client.config_resetstat()
-    found = store.views(2, 20, states="disabled")
+    found = read_views(Context.of(app), 2, 20, states="disabled")
     assert [row.name for row in found.entries] == [f"e{number:03}" for number in range(19, 39)]
     assert client.info("commandstats")["cmdstat_hmget"]["calls"] < 100
     client.config_resetstat()
@@ -190,18 +190,18 @@ def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
 
 def test_definitions_are_searched_on_a_cluster(cluster: Cluster) -> None:
     app = app_with(redisbeater_redis_url=f"redis-cluster://{cluster.owner('{redisbeater}::schedule').address}")
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     with store.bulk() as bulk:
         for number in range(300):
             bulk.save(RedisScheduleEntry(f"{number:03}", f"shop.{number % 2}", 60.0, enabled=number > 9, app=app))
-    assert store.views(task="shop.1").total == 150
-    assert [row.name for row in store.views(task="shop.1", states="disabled").entries] == [
+    assert read_views(Context.of(app), task="shop.1").total == 150
+    assert [row.name for row in read_views(Context.of(app), task="shop.1", states="disabled").entries] == [
         "001",
         "003",
         "005",
         "007",
         "009",
     ]
-    assert {row.name for row in store.views(text="shop.1", prefix="00", states="disabled").entries} == {
+    assert {row.name for row in read_views(Context.of(app), text="shop.1", prefix="00", states="disabled").entries} == {
         f"{number:03}" for number in (1, 3, 5, 7, 9)
     }

@@ -26,7 +26,10 @@ from support.waiting import wait_until
 from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import changing, redisbeater, runs
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.context import Context
+from redisbeater.editing.edit import Author
+from redisbeater.management.bulk import disable_many
+from redisbeater.management.shown_entries import read_views
 from redisbeater.management.verbs import Verb
 from redisbeater.results import Runs
 from redisbeater.signals import entry_changed
@@ -139,7 +142,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
     for sort in everything:
         shown = names("--sort", sort)
         assert [name for name in shown if name != "odd"] == [entry.name for entry in store.list(sort=sort)]
-        assert [row.name for row in store.views(sort=sort).entries] == shown
+        assert [row.name for row in read_views(Context.of(app), sort=sort).entries] == shown
         walked, cursor = listed(sort=sort, limit=2), store.list(sort=sort, limit=2).cursor
         while cursor is not None:
             walked += listed(sort=sort, limit=2, cursor=cursor)
@@ -391,7 +394,7 @@ def test_who_disables_an_entry_for_good_while_many_are_disabled_until_a_time_is_
         asked.append(zone)
         return datetime.now(timezone.utc) + timedelta(hours=2)
 
-    [outcome] = OperatorStore(app).disable_until(["report"], until, keeps_longer=True)
+    [outcome] = disable_many(Context.of(app), ["report"], author=Author.of(), until=until, keeps_longer=True)
 
     assert (outcome.left, store.get("report").enabled, len(asked)) == ("disabled for longer", False, 2)
 
@@ -463,7 +466,7 @@ def test_ctrl_c_at_a_question_ends_with_130_and_writes_nothing(
     app: Celery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_file: bool
 ) -> None:
     for name in ("a", "b"):
-        OperatorStore(app).create(name, "t", 60)
+        ScheduleStore(app).create(name, "t", 60)
     entries = {f"e-{number}": {"task": "t", "every": 60} for number in range(101)}
     state = {name: {"score": "1700000000.000000"} for name in entries}
     (tmp_path / "backup.json").write_text(json.dumps({"redisbeater": 1, "entries": entries, "state": state}))
@@ -472,7 +475,7 @@ def test_ctrl_c_at_a_question_ends_with_130_and_writes_nothing(
 
     code = redisbeater.main(words, obj=SimpleNamespace(app=app), standalone_mode=False)
 
-    assert (code, sorted(OperatorStore(app).names())) == (130, ["a", "b"])
+    assert (code, sorted(ScheduleStore(app).names())) == (130, ["a", "b"])
 
 
 def test_work_of_more_than_a_second_shows_its_progress(server: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from redisbeater.context import Context
 from redisbeater.dashboard import pictures as forecasts
 from redisbeater.dashboard.views import schedule as schedule_views
 from redisbeater.management import simulation
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.shown_entries import read_views
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import State
 from redisbeater.store.runs import Execution
@@ -268,7 +268,7 @@ def test_the_search_finds_what_reading_everything_finds(
     client.hset(f"{prefix}escaped", "definition", escaped)
     client.hset(f"{prefix}broken text", "definition", "{ shop.report")
     client.zadd(f"{prefix}:schedule", {f"{prefix}escaped": 1, f"{prefix}broken text": 1})
-    everything = store.views(1, 200).entries
+    everything = read_views(Context.of(app), 1, 200).entries
     for text in [
         "morning", "SHOP.", "shop.o", "a/b", "ss", "k", "\\", "\\s", '"', "fi", "r&d", "<b>", "ü", "Ü", "text", "e",
         "%s",
@@ -276,7 +276,7 @@ def test_the_search_finds_what_reading_everything_finds(
     ]:  # fmt: skip
         fields = {row.name: (row.name, row.task, row.description) for row in everything}
         expected = {name for name, texts in fields.items() if any(text.casefold() in each.casefold() for each in texts)}
-        assert {row.name for row in store.views(1, 200, text=text).entries} == expected, text
+        assert {row.name for row in read_views(Context.of(app), 1, 200, text=text).entries} == expected, text
 
 
 def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleStore) -> None:
@@ -289,7 +289,7 @@ def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleSto
             bulk.save(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
     assert {"\N{LATIN SMALL LETTER SHARP S}", "\N{KELVIN SIGN}", "\N{LATIN SMALL LIGATURE FFI}"} <= set(folding)
     for letter, folded in folding.items():
-        found = {row.name for row in store.views(1, 200, text=f"(({folded}").entries}
+        found = {row.name for row in read_views(Context.of(app), 1, 200, text=f"(({folded}").entries}
         assert str(ord(letter)) in found, letter
 
 
@@ -302,13 +302,13 @@ def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, clie
     client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 100 + number for number in range(70)})
     client.hset(keys.entry("late 69"), mapping={"claim": "x", "fire_time": now - 500, "look_at": now + 20})
     client.zadd(keys.schedule, {keys.entry("late 69"): now + 20})
-    pages = [store.views(number, 30, states="late") for number in (1, 2, 3)]
+    pages = [read_views(Context.of(app), number, 30, states="late") for number in (1, 2, 3)]
     assert [(page.total >= 69, page.pages) for page in pages] == [(True, 3)] * 3
     found = [row.name for page in pages for row in page.entries]
     assert sorted(found) == [f"late {number:02}" for number in range(70)]
     assert found[1:30] == [f"late {number:02}" for number in range(29)]
     assert all(row.late > timedelta(seconds=1) for page in pages for row in page.entries)
-    assert store.views(9, 30, states="late").number == 3
+    assert read_views(Context.of(app), 9, 30, states="late").number == 3
 
 
 def test_the_command_serves_the_schedule_of_another_prefix(
@@ -329,7 +329,7 @@ def test_the_command_serves_the_schedule_of_another_prefix(
         port = str(free.getsockname()[1])
     command = ["--key-prefix", other, "dashboard", "--allowed-host", "jobs.example.com", "--port", port]
     said = CliRunner().invoke(redisbeater, command, obj=SimpleNamespace(app=app))
-    there = OperatorStore(app, key_prefix=other)
+    there = ScheduleStore(app, key_prefix=other)
     there.create("report", "shop.report", 60.0)
     store.create("here", "shop.report", 60.0)
     web = browse(app, page=served[0], headers={"Authorization": f"Bearer {said.stderr.rpartition('#')[2].strip()}"})

@@ -12,7 +12,9 @@ from celery import Celery
 from web_site import BEARER, TestClient, browse, undo
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.context import Context
 from redisbeater.dashboard import ALL, OPERATE, header
+from redisbeater.management.shown_entries import read_views
 
 pytestmark = [
     pytest.mark.one_server,
@@ -167,14 +169,14 @@ def test_all_that_match_are_disabled_until_a_time_and_one_undo_brings_them_back(
     form = {"all": "1", "state": "enabled", "until": "2h", "note": "moving"}
     pages = go_on(web, web.post("/entries/disable", data=form).text, most=230)
     assert "Disabled 209 entries." in pages[-1]
-    found = store.views(1, 1, states=["disabled"])
+    found = read_views(Context.of(app), 1, 1, states=["disabled"])
     assert (found.total, store.get(name_of(0)).disabled_until) == (210, None)
     assert store.get(name_of(209)).disabled_until is not None
     assert store.log(name_of(209))[0].details["note"] == "moving"
     answer = undo(web, pages[-1])
     pages = go_on(web, answer, "/undo", most=230)
     assert "Restored the former state of 209 entries." in pages[-1]
-    assert store.views(1, 1, states=["disabled"]).total == 1
+    assert read_views(Context.of(app), 1, 1, states=["disabled"]).total == 1
 
 
 @pytest.mark.usefixtures("hurried")
@@ -186,7 +188,7 @@ def test_an_undo_of_many_says_at_its_end_what_it_left_unchanged_at_its_begin(app
     pages = go_on(web, undo(web, done), "/undo", most=120)
     assert heads(pages)[-1] == "Restored the former state of 109 of 110"
     assert name_of(0) in unescape(pages[-1])
-    assert store.views(1, 1, states=["disabled"]).total == 1
+    assert read_views(Context.of(app), 1, 1, states=["disabled"]).total == 1
 
 
 @pytest.mark.usefixtures("hurried")
@@ -199,7 +201,7 @@ def test_a_change_of_many_can_be_stopped_and_what_was_done_be_undone(app: Celery
     answer = web.post("/entries/disable", data={**fields_of(page), "step": "stop"})
     assert "Disabled 100 of 350 entries." in answer.text
     assert str(answer.url).endswith("/?sort=name")
-    assert store.views(1, 1, states=["disabled"]).total == 100
+    assert read_views(Context.of(app), 1, 1, states=["disabled"]).total == 100
     assert web.post("/entries/disable", data=fields_of(page)).status_code == 409
     assert "Restored the former state of 100 entries." in go_on(web, undo(web, answer.text), "/undo", most=110)[-1]
 
@@ -226,7 +228,7 @@ def test_the_rest_of_a_change_is_for_its_person_and_its_verb_and_ends(app: Celer
     for client, path in ((other, "/entries/disable"), (web, "/entries/delete"), (web, "/undo")):
         asked = {**form, "id": form["rest"]}
         assert client.post(path, data=asked).status_code == 409
-    assert store.views(1, 1, states=["enabled"]).total == 150
+    assert read_views(Context.of(app), 1, 1, states=["enabled"]).total == 150
     assert web.post("/entries/disable", data=form).status_code == 200
     again = web.post("/entries/disable", data=form)
     assert (again.status_code, "select the entries again" in again.text) == (409, True)

@@ -15,10 +15,11 @@ from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
 from web_site import BEARER, HOST, SECRET
 
+from redisbeater import ScheduleStore
+from redisbeater.context import Context
 from redisbeater.dashboard import create_app, token
 from redisbeater.dashboard import hub as hubs
 from redisbeater.dashboard.hub import MOST_KEPT, MOST_STREAMS, Hub, StatusPoller
-from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.pausing import LiveChanges
 
 pytestmark = pytest.mark.one_server
@@ -30,11 +31,11 @@ EVERYTHING = b'event: entries\ndata: {"many": true}\n\nevent: status\ndata: {}\n
 def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..., Celery], server: Server) -> None:
     with Proxy(server.port) as proxy:
         app = make_app(redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0", redisbeater_retry_period=0)
-        store = OperatorStore(app)
+        store = ScheduleStore(app)
         store.create("report", "shop.report", 60.0)
 
         async def told() -> list[bytes]:
-            events, found = Hub(lambda: store).open(), []
+            events, found = Hub(lambda: Context.of(app)).open(), []
             assert (await anext(events)).startswith(b"retry")
             await asyncio.to_thread(proxy.refuse)
             found.append(await anext(events))
@@ -57,10 +58,10 @@ def test_a_page_hears_of_each_further_entry_that_is_late_and_of_each_fire_time_t
     app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hubs, "LOOK_SECONDS", 0.0)
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     for name in ("a", "b"):
         store.create(name, "shop.report", 3600.0)
-    poller = StatusPoller(store)
+    poller = StatusPoller(Context.of(app))
 
     def is_told(**due: float) -> bool:
         for name, ago in due.items():
@@ -74,15 +75,15 @@ def test_a_page_hears_of_each_further_entry_that_is_late_and_of_each_fire_time_t
 
 
 def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:
-    store, may_listen = OperatorStore(app), threading.Event()
+    store, may_listen = ScheduleStore(app), threading.Event()
     store.create("report", "shop.report", 60.0)
 
-    def late_store() -> OperatorStore:
+    def late_context() -> Context:
         may_listen.wait(60)
-        return store
+        return Context.of(app)
 
     async def told() -> list[bytes]:
-        events = Hub(late_store).open()
+        events = Hub(late_context).open()
         first = asyncio.ensure_future(anext(events))
         await asyncio.wait([first], timeout=0.5)
         assert not first.done()
@@ -97,7 +98,7 @@ def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:
 
 
 def test_a_stream_begins_with_what_has_changed_since_its_page_was_drawn(app: Celery) -> None:
-    store = OperatorStore(app)
+    store = ScheduleStore(app)
     store.create("report", "shop.report", 60.0)
 
     async def first_events(hub: Hub, mark: str) -> bytes:
@@ -108,7 +109,7 @@ def test_a_stream_begins_with_what_has_changed_since_its_page_was_drawn(app: Cel
         return found
 
     async def told() -> list[bytes]:
-        hub = Hub(lambda: store)
+        hub = Hub(lambda: Context.of(app))
         mark = await hub.mark(is_opened=True)
         await asyncio.to_thread(store.disable, "report")
         found = [await first_events(hub, mark)]
@@ -125,13 +126,13 @@ def test_a_stream_ends_when_its_person_may_not_see_the_page_any_more(
     app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hubs, "CHECK_SECONDS", 0.05)
-    store, known = OperatorStore(app), [True, True, False]
+    known = [True, True, False]
 
     async def is_known() -> bool:
         return known.pop(0)
 
     async def told() -> list[list[bytes]]:
-        hub = Hub(lambda: store)
+        hub = Hub(lambda: Context.of(app))
         expired = [event async for event in hub.open(is_known=is_known)]
         others, left = hub.open(session="anna's"), hub.open(session="bert's")
         await asyncio.gather(anext(others), anext(left))

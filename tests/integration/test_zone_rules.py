@@ -25,7 +25,6 @@ from redisbeater.beat import zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
-from redisbeater.management.operator_store import OperatorStore
 
 HOUR = timedelta(hours=1)
 
@@ -329,7 +328,7 @@ def test_beats_that_differ_are_named_in_an_error_in_status_and_in_lint(
     (error,) = [line for line in lines(caplog, logging.ERROR) if "zone-rules-differ" in line]
     assert f"has other rules of {VANCOUVER} than" in error
     assert "PYTHONTZPATH=''" in error
-    status = OperatorStore(app).status()
+    status = ScheduleStore(app).status()
     (line,) = [beat for beat in status.beats if beat.other_rules]
     assert (line.role, line.other_rules) == ("standby", (VANCOUVER,))
     (finding,) = [each for each in ScheduleStore(app).lint() if each.rule == "zone-rules-differ"]
@@ -388,7 +387,7 @@ def test_many_entries_are_planned_again_while_another_one_runs_on_time(
     late: list[float] = []
 
     def is_done() -> bool:
-        status = OperatorStore(app).status()
+        status = ScheduleStore(app).status()
         late.append(status.oldest.total_seconds())
         return len(late) > 5 and east.is_finished()
 

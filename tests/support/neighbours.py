@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from redisbeater import EntryNotFound, RedisBeaterError, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.management.operator_store import OperatorStore
 from support.hostile_site import captured_log, is_same
 
 __all__ = ("NEIGHBOURHOODS", "Neighbourhood", "Neighbours")
@@ -61,7 +60,7 @@ VERBS: dict[str, Verb] = {
     "enable many": lambda store, name, other: store.enable_many([name, other]),
     "retry": lambda store, name, _: store.retry(name),
     "restart": lambda store, name, _: [store.runs.restart(run.id) for run in store.runs.active(name, 1)],
-    "look at all": lambda store, _, __: (store.views(), store.history(), store.deleted()),
+    "look at all": lambda store, _, __: (store.list(), store.history(), store.deleted()),
     "look": lambda store, name, _: (store.runs.active(name), store.runs.counts(name), store.log(name), store.why(name)),
 }
 OTHERS = ["beat", "another language", "lost member", "lost schedule"]
@@ -135,7 +134,7 @@ class Neighbours:
         with self._touching_its_own_keys(prefix):
             if what in VERBS:
                 with suppress(RedisBeaterError):
-                    VERBS[what](OperatorStore(self.app, key_prefix=prefix), name, other)
+                    VERBS[what](ScheduleStore(self.app, key_prefix=prefix), name, other)
             elif what == "beat":
                 self._beat(prefix)
             elif what == "lost schedule":
@@ -165,7 +164,7 @@ class Neighbours:
             self._check_what_is_read(each)
 
     def _check_what_is_read(self, prefix: str) -> None:
-        store = OperatorStore(self.app, key_prefix=prefix)
+        store = ScheduleStore(self.app, key_prefix=prefix)
         assert {self.owners.get(prefix + name, prefix) for name in store.names()} <= {prefix}
         for key, owner in self.owners.items():
             name = key.removeprefix(prefix)

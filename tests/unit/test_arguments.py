@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from redisbeater.context import Context
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.registered import Signature, signature_of
 
 
 @pytest.fixture
 def signature() -> Signature:
-    app = Celery("proj", set_as_current=False)
+    app = Celery("proj", broker="redis://", set_as_current=False)
 
     @app.task(name="proj.send", bind=True, autoretry_for=(ValueError,))
     def send(
@@ -22,7 +23,7 @@ def signature() -> Signature:
     ) -> None:  # fmt: skip
         """Do nothing."""
 
-    found = signature_of(app, "proj.send", ())
+    found = signature_of(Context.of(app), "proj.send")
     assert found is not None
     return found
 
@@ -108,22 +109,22 @@ def test_an_argument_by_position_that_is_cleared_leaves_the_later_ones_by_name(s
 
 
 def test_a_task_that_takes_arguments_only_by_position_or_is_unknown_has_no_fields() -> None:
-    app = Celery("proj", set_as_current=False)
+    app = Celery("proj", broker="redis://", set_as_current=False)
 
     @app.task(name="proj.old")
     def old(first: int, /) -> None: ...
 
-    assert signature_of(app, "proj.old", ()) is None
-    assert signature_of(app, "proj.unknown", ()) is None
+    assert signature_of(Context.of(app), "proj.old") is None
+    assert signature_of(Context.of(app), "proj.unknown") is None
 
 
 def test_a_default_that_is_a_secret_is_blanked() -> None:
-    app = Celery("proj", set_as_current=False)
+    app = Celery("proj", broker="redis://", set_as_current=False)
 
     @app.task(name="proj.send")
     def send(api_key: str = "hunter2", url: str = "redis://:hunter2@host", pages: int = 3) -> None: ...
 
-    found = signature_of(app, "proj.send", ("*key*",))
+    found = signature_of(Context.of(app), "proj.send")
     assert found is not None
     assert "hunter2" not in str(found)
     assert "pages: int = 3" in found.words

@@ -27,6 +27,7 @@ from click.shell_completion import CompletionItem
 from redisbeater.cli import BadInput
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
+from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import (
     EntryExists,
@@ -38,7 +39,11 @@ from redisbeater.exceptions import (
     StoreError,
 )
 from redisbeater.management.migration.candidate import SourceError
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.place import address_of, refusal
+from redisbeater.management.registered import task_names
+from redisbeater.management.runs.history import ids_from
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.shown_entries import names_from
 from redisbeater.management.why.runs import quoted_argument
 from redisbeater.model.fields import FIELDS
 from redisbeater.model.json_text import unique
@@ -59,17 +64,17 @@ PLAIN_WORD = re.compile(r"(?!-)[\w@%+=:,./-]+")
 
 def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin with a text."""
-    return _within_time(ctx, lambda store: store.names_from(incomplete, MOST_COMPLETED))
+    return _within_time(ctx, lambda context: names_from(context, incomplete, MOST_COMPLETED))
 
 
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return ids of runs that begin with a text."""
-    return _within_time(ctx, lambda store: store.run_ids(incomplete, MOST_COMPLETED))
+    return _within_time(ctx, lambda context: ids_from(context, incomplete, MOST_COMPLETED))
 
 
 def complete_task(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of tasks of the app that begin with a text."""
-    return _within_time(ctx, lambda store: [task for task in store.tasks() if task.startswith(incomplete)])
+    return _within_time(ctx, lambda context: [task for task in task_names(context) if task.startswith(incomplete)])
 
 
 def completing(words: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -82,13 +87,13 @@ def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [CompletionItem(incomplete, type="file")]
 
 
-def _within_time(ctx: click.Context, find: Callable[[OperatorStore], list[str]]) -> list[str]:
+def _within_time(ctx: click.Context, find: Callable[[Context], list[str]]) -> list[str]:
     """Return the plain words found in time, or none if anything fails: a shell would show the error."""
     found: list[str] = []
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
-            store = _store(ctx)
-            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(store)),), daemon=True)
+            context = _context(ctx)
+            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(context)),), daemon=True)
             worker.start()
             worker.join(TIMEOUT_SECONDS)
     except Exception:  # the application's module, and whatever a shell must not show
@@ -103,11 +108,11 @@ def _quietly(work: Callable[[], None]) -> None:
         return
 
 
-def _store(ctx: click.Context) -> OperatorStore:
-    """Return the store of the command line's app; while a shell completes, that is still the text of ``-A``."""
+def _context(ctx: click.Context) -> Context:
+    """Return the context of the command line's app; while a shell completes, that is still the text of ``-A``."""
     given: Any = ctx.find_root().params.get("app")
     app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
-    return OperatorStore(app, key_prefix=ctx.parent.params.get("key_prefix") if ctx.parent else None)
+    return Context.of(app, ctx.parent.params.get("key_prefix") if ctx.parent else None)
 
 
 #: An option that names a task.
@@ -185,12 +190,12 @@ def _with_address(app: Celery, error: Exception) -> str:
         return f"{text}; history NAME --long shows their ids"
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
-    store, text = OperatorStore(app), text.rstrip(".")
+    context, text = Context.of(app), text.rstrip(".")
     if takes_no_changes(error):
         with suppress(StoreError):
-            if refusal := store.refusal():
-                text = f"Redis refuses changes: {refusal} ({text})"
-    return f"{text}; the schedule is looked for in {store.address}, by redisbeater_redis_url, else broker_url"
+            if reason := refusal(context):
+                text = f"Redis refuses changes: {reason} ({text})"
+    return f"{text}; the schedule is looked for in {address_of(context)}, by redisbeater_redis_url, else broker_url"
 
 
 #: What errors advise programs, and what does the same on a command line.
@@ -216,7 +221,7 @@ def error_text(app: Celery, error: Exception) -> str:
     if encoding != "utf-8" and ("is not valid unicode" in text or "\\udc" in text):
         text = f"{text}; what is typed is read as {encoding}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1"
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
-        store = OperatorStore(app)
+        store = ScheduleStore(app)
         if error.args[0] in store.deleted():
             return f"{text}; it was deleted, restore {shown(quoted_argument(error.args[0]))} brings it back"
         names = store.names() if store.count() <= MOST_NAMES else ()
@@ -378,7 +383,7 @@ class Times(NamedTuple):
         Raises:
             BadInput: ``--now`` is no time.
         """
-        local, given = OperatorStore(self.context.obj.app).now(), self.context.meta.get(_NOW)
+        local, given = ScheduleStore(self.context.obj.app).now(), self.context.meta.get(_NOW)
         present, zone = local.astimezone(timezone.utc), local.tzinfo or timezone.utc
         if given is not None:
             present = given.read(present, zone)

@@ -29,7 +29,6 @@ from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import StoreError
-from redisbeater.management.operator_store import OperatorStore
 from redisbeater.management.runs.history import (
     LEAST_BEGIN,
     RunDetails,
@@ -39,6 +38,7 @@ from redisbeater.management.runs.history import (
     lateness,
     note_words,
     read_history,
+    run_events,
     running_time,
     wait_for_event,
 )
@@ -106,7 +106,7 @@ def history(
             print_lines(printable_json(item_dict(item)) for item in items)
             return
         drawn = times.view(is_long=is_long)
-        results = {} if name is None else OperatorStore(app).runs.results([name])
+        results = {} if name is None else ScheduleStore(app).runs.results([name])
         print_lines(result.usual_words for result in results.values() if result.usual)
         if items:
             print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
@@ -177,7 +177,7 @@ def _clock(moment: datetime | None, view: View, zone: tzinfo) -> str:
 
 def _followed(app: Celery, draw: Callable[[], None]) -> None:
     """Draw, and draw again after each event and every two seconds, until Ctrl-C."""
-    events = OperatorStore(app).run_events()
+    events = run_events(Context.of(app))
     try:
         with suppress(StoreError):
             events.listen()

@@ -31,7 +31,7 @@ from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.entry_view import EntryView, with_results
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.place import address_of, is_led
 from redisbeater.management.runs.history import (
     Recorded,
     check_tracked,
@@ -40,7 +40,9 @@ from redisbeater.management.runs.history import (
     outcome_words,
     read_recorded,
 )
+from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, Filter, Search, checked_states
+from redisbeater.management.shown_entries import broken_reports
 from redisbeater.management.why.facts import author_words
 from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
 from redisbeater.model.policies import INHERIT
@@ -244,7 +246,7 @@ def list_(
 
         def draw_deleted() -> None:
             view = times.view()
-            print_lines(_deleted_lines(OperatorStore(app), prefix, limit, view, as_json=as_json, names_only=names_only))
+            print_lines(_deleted_lines(ScheduleStore(app), prefix, limit, view, as_json=as_json, names_only=names_only))
 
         watched(watch, draw_deleted)
         return
@@ -263,21 +265,21 @@ def list_(
             names = search.names(limit)
             print_lines([shown(name, None) for name in names])
             if not names:
-                click.echo(_nothing(OperatorStore(app)), err=True)
+                click.echo(_nothing(app), err=True)
             return
         found = with_results(context, search.shown(limit))
         if not found:
-            click.echo(_nothing(OperatorStore(app)), err=as_json)
+            click.echo(_nothing(app), err=as_json)
         elif as_json:
             print_lines(printable_json(entry.as_dict()) for entry in found)
         else:
-            print_lines(_listing(OperatorStore(app), found, times.view(is_long=is_long)))
+            print_lines(_listing(app, found, times.view(is_long=is_long)))
 
     watched(watch, draw)
 
 
 def _deleted_lines(
-    store: OperatorStore, prefix: str, limit: int | None, view: View, *, as_json: bool, names_only: bool
+    store: ScheduleStore, prefix: str, limit: int | None, view: View, *, as_json: bool, names_only: bool
 ) -> Iterable[str]:
     """Return the lines about entries that can be restored, the newest first."""
     found = [item for item in store.deleted().items() if item[0].startswith(prefix)][:limit]
@@ -292,21 +294,22 @@ def _deleted_lines(
     return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
 
-def _listing(store: OperatorStore, found: Sequence[EntryView], view: View) -> list[str]:
+def _listing(app: Celery, found: Sequence[EntryView], view: View) -> list[str]:
+    store = ScheduleStore(app)
     total, view = store.count(), replace(view, is_paused=store.paused() is not None)
     results = [entry.result.words.split()[0].strip(",:") if entry.result else "" for entry in found]
     lines = coloured(table(found, view), results, RESULT)
     lines = coloured(lines, [entry.state_words for entry in found], STATE)
-    return [head(found, view, total, is_led=store.is_led()), *lines]
+    return [head(found, view, total, is_led=is_led(Context.of(app))), *lines]
 
 
-def _nothing(store: OperatorStore) -> str:
+def _nothing(app: Celery) -> str:
     """Return the message for an empty listing, with the address: often it is the wrong one."""
-    total = store.count()
+    context, total = Context.of(app), ScheduleStore(app).count()
     if total:
         return f"none of {total:,} entries is selected"
-    hint = "" if store.is_led() else ", and no beat leads there"
-    place = f"{store.address} below the prefix {store.prefix!r}"
+    hint = "" if is_led(context) else ", and no beat leads there"
+    place = f"{address_of(context)} below the prefix {context.config.key_prefix!r}"
     return f"no entries in {shown(place)}{hint}; redisbeater_redis_url and redisbeater_key_prefix say where to look"
 
 
@@ -364,7 +367,7 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, ti
     """
     context = Context.of(app)
     if retry is not None:
-        entry = OperatorStore(app).retry(retry, note=note, by=by)
+        entry = ScheduleStore(app).retry(retry, note=note, by=by)
         if as_json:
             click.echo(printable_json(Search(context).one(retry).as_dict(), indent=2))
             return
@@ -372,7 +375,7 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, ti
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")
         return
-    reports = OperatorStore(app).broken_reports()
+    reports = broken_reports(context)
     if as_json:
         click.echo(printable_json(reports, indent=2))
     else:

@@ -53,8 +53,7 @@ def why(app: Celery, name: str, at: Moment | None, as_json: bool, times: Times) 
     context = Context.of(app)
     view, zone = times.view(), zone_of(app, name)
     moment = None if at is None else at.read(view.now, zone, is_past=True)
-    longest, shown_in = app.conf.beat_max_loop_interval or 0, view.zone if view.is_utc else None
-    answer = explain(context, check_name(name), moment, now=view.now, max_interval=longest, shown_in=shown_in)
+    answer = explain(context, name, moment, now=view.now, shown_in=view.zone if view.is_utc else None)
     if as_json:
         click.echo(printable_json(answer.as_dict(), indent=2))
     else:

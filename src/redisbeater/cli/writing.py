@@ -38,19 +38,22 @@ from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryExists, InvalidEntry
-from redisbeater.management.edit_report import EditReport, value_words
+from redisbeater.management.edit_report import EditReport, edit_fields, value_words
 from redisbeater.management.entry_words import (
     JSON_WORDS,
     OPTION_WORDS,
     UNSETTABLE,
     EntryWords,
     default_of,
+    drafted,
     fields_of_entry,
     read_definition,
 )
 from redisbeater.management.files.reading import read_text
+from redisbeater.management.future import next_clock_change
 from redisbeater.management.lint_rules import interval_problem, skipped_bounds
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.registered import entry_problem
+from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.fields import (
     JSON,
     WORDS,
@@ -219,47 +222,47 @@ def create(
       celery -A proj redisbeater create clean-up proj.tasks.clean --every 1h30m --args '[7]' --note "disk is small"
       celery -A proj redisbeater create --json-file report.json --dry-run
     """
-    store = OperatorStore(app)
+    context = Context.of(app)
     if json_file is not None:
-        wanted = _from_file(app, name, task, json_file, given.options)
+        wanted = _from_file(context, name, task, json_file, given.options)
     else:
-        words = store.words(given.words)
-        wanted = _from_options(store, name, task, words)
+        words = EntryWords(context, given.words)
+        wanted = _from_options(context, name, task, words)
         given.confirm(wanted.schedule, words)
     fields: Any = fields_of_entry(wanted)
     try:
-        entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=given.dry_run, **given.author, **fields)
+        entry = ScheduleStore(app).create(
+            wanted.name, wanted.task, wanted.schedule, dry_run=given.dry_run, **given.author, **fields
+        )
     except EntryExists:
         if not if_missing:
             raise
         data = {"name": wanted.name, "dry_run": given.dry_run, "created": False}
         click.echo(printable_json(data, indent=2) if given.as_json else f"{shown(wanted.name)}: exists, left as it is")
         return
-    _show_created(store, app, entry, given)
+    _show_created(context, entry, given)
 
 
 def _from_file(
-    app: Celery, name: str | None, task: str | None, path: str, options: dict[str, Any]
+    context: Context, name: str | None, task: str | None, path: str, options: dict[str, Any]
 ) -> RedisScheduleEntry:
     """Return the entry of a file that holds its whole definition, perhaps without a name."""
     if task is not None or any(value is not None for value in options.values()):
         raise BadInput("--json-file holds the whole definition; pass only the name beside it")
     try:
-        return read_definition(Context.of(app), read_at(path, "--json-file"), name or "")
+        return read_definition(context, read_at(path, "--json-file"), name or "")
     except InvalidEntry as exc:
         raise BadInput(f"{shown(path)}: {shown(exc)}") from exc
 
 
-def _from_options(store: OperatorStore, name: str | None, task: str | None, words: EntryWords) -> RedisScheduleEntry:
+def _from_options(context: Context, name: str | None, task: str | None, words: EntryWords) -> RedisScheduleEntry:
     if name is None or task is None:
         raise BadInput("expected NAME and TASK, or --json-file FILE")
-    return store.draft(name, task, words)
+    return drafted(context, name, task, words)
 
 
-def _show_created(
-    store: OperatorStore, app: Celery, entry: RedisScheduleEntry, given: EntryOptions, like: str = ""
-) -> None:
-    view, runs, change = given.times.view(), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
+def _show_created(context: Context, entry: RedisScheduleEntry, given: EntryOptions, like: str = "") -> None:
+    view, runs, change = given.times.view(), entry.upcoming(SHOWN_RUNS), next_clock_change(context, entry)
     zone = entry._definition().zone(view.zone)
     words = describe(entry.schedule, zone)
     if given.as_json:
@@ -274,7 +277,7 @@ def _show_created(
             f"  {name:<12} {shown(value, None)}" for name, value in _draft_facts(words, runs, change, view, entry)
         )
     _note_skipped(entry, view, entry._definition()._fields)
-    _warn_of_task(store, entry)
+    _warn_of_task(context, entry)
 
 
 def _note_skipped(entry: RedisScheduleEntry, view: View, fields: Iterable[str]) -> None:
@@ -304,9 +307,9 @@ def _moment(run: UpcomingRun, view: View) -> str:
     return f"{date_words(local)} {local:%H:%M:%S %Z}"
 
 
-def _warn_of_task(store: OperatorStore, entry: RedisScheduleEntry) -> None:
+def _warn_of_task(context: Context, entry: RedisScheduleEntry) -> None:
     """Warn of a task that the app lacks, or that does not take the arguments; and of a very short interval."""
-    for problem in filter(None, (store.task_problem(entry), interval_problem(entry._definition()))):
+    for problem in filter(None, (entry_problem(context, entry), interval_problem(entry._definition()))):
         click.echo(f"Warning: {problem}", err=True)
 
 
@@ -324,14 +327,14 @@ def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | N
       celery -A proj redisbeater copy report "report for weiss"
       celery -A proj redisbeater copy report "report for weiss" --args '["weiss"]' --queue slow --label customer=weiss
     """
-    store = OperatorStore(app)
-    words = store.words({**given.words, "task": task}, name)
+    store, context = ScheduleStore(app), Context.of(app)
+    words = EntryWords(context, {**given.words, "task": task}, name)
     fields, options = words.fields(), words.task_options()
     if "labels" in fields:
         fields["labels"] = _with_labels(store.get(name), fields["labels"])
     given.confirm(fields.get("schedule"), words)
     entry = store.copy(name, new, task_options=options, dry_run=given.dry_run, **given.author, **fields)
-    _show_created(store, app, entry, given, like=f" like {shown(name)}")
+    _show_created(context, entry, given, like=f" like {shown(name)}")
 
 
 def _with_labels(entry: RedisScheduleEntry, changes: Mapping[str, str]) -> dict[str, str]:
@@ -364,8 +367,8 @@ def update(
       celery -A proj redisbeater update report --unset end-at --unset queue
       celery -A proj redisbeater update report --label team=billing --label tier=
     """
-    store = OperatorStore(app)
-    words = store.words({**given.words, "task": task}, name)
+    store, context = ScheduleStore(app), Context.of(app)
+    words = EntryWords(context, {**given.words, "task": task}, name)
     fields, task_options = words.fields(), words.task_options()
     if "labels" in fields:
         entry = store.get(name)
@@ -383,9 +386,10 @@ def update(
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")
     try:
-        report = store.edit(
-            name, task_options=task_options, if_version=if_version, dry_run=given.dry_run, **given.author, **fields
-        )
+        report = edit_fields(
+            context, name, task_options=task_options, if_version=if_version, dry_run=given.dry_run,
+            **given.author, **fields,
+        )  # fmt: skip
     except InvalidEntry as exc:
         if (answer := store.why(name)).verdict != "broken":
             raise
@@ -396,7 +400,7 @@ def update(
         print_lines(_report_lines(report, given.times.view(), dry_run=given.dry_run))
     _note_skipped(report.entry, given.times.view(), report.changed)
     if any(field.partition(".")[0] in ("task", "args", "kwargs", "once") for field in report.changed):
-        _warn_of_task(store, report.entry)
+        _warn_of_task(context, report.entry)
 
 
 def _report_lines(report: EditReport, view: View, *, dry_run: bool) -> Iterator[str]:

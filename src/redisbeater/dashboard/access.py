@@ -18,13 +18,14 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.address import client_of, here, network_of, root_of
 from redisbeater.dashboard.auth import Login, Right, User, credentials
+from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.exceptions import StoreError
 from redisbeater.management.future import HeldRuns
-from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.place import count_late
 from redisbeater.management.search import LATE
-from redisbeater.management.status import Status
+from redisbeater.management.status import Status, read_overview
 from redisbeater.management.why.facts import lead_ended
 
 #: The largest body, and the most fields in it.
@@ -146,7 +147,7 @@ async def read_head(req: PageRequest) -> Head:
     if status.pause:
         held = await req.site.held.get(status.due, status.pause.since)
     elif status.oldest >= LATE:
-        late = await req.store.late(LATE)
+        late = await req.store.ask(count_late, LATE)
     key, counter = (status.entries, status.dormant), req.site.disabled
     disabled = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or 0
     return Head(status=status, lead_ended=ended, late=late, disabled=disabled, held=held)
@@ -169,7 +170,7 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
             return await site.heavy_reads.read(request, user, partial(respond, request, user))
         return await respond(request, user, site.store)
 
-    async def respond(request: Request, user: User, store: AsyncOperatorStore) -> Response:
+    async def respond(request: Request, user: User, store: PageStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
         req = await _page_request(site, store, request, user)
         page = await action.answer(req)
@@ -191,8 +192,8 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
     return answer
 
 
-async def _page_request(site: Site, store: AsyncOperatorStore, request: Request, user: User) -> PageRequest:
-    status, zone = await site.store.overview()
+async def _page_request(site: Site, store: PageStore, request: Request, user: User) -> PageRequest:
+    status, zone = await site.store.ask(read_overview)
     clock = site.clock(request, status.now.astimezone(zone))
     return PageRequest(site=site, store=store, request=request, user=user, status=status, clock=clock)
 

@@ -31,6 +31,7 @@ from redisbeater.dashboard.address import TRUSTED_PROXIES, address_of, read_netw
 from redisbeater.dashboard.auth import Auth, Login
 from redisbeater.dashboard.defences import PROTECTION, Attempts, Defences, check_hosts
 from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import Action
 from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Sessions
@@ -61,7 +62,9 @@ from redisbeater.exceptions import (
     StoreUnavailable,
     ZoneChanging,
 )
-from redisbeater.management.operator_store import AsyncOperatorStore, OperatorStore
+from redisbeater.management.future import read_held
+from redisbeater.management.place import page_keys
+from redisbeater.management.shown_entries import read_views
 from redisbeater.schedules.zones import read_zone
 
 #: The status of an error of the store.
@@ -141,17 +144,16 @@ def create_app(
             raise ImproperlyConfigured(str(exc)) from exc
     context = Context.of(celery_app)
     config = context.config
-    make_store = partial(OperatorStore, celery_app, key_prefix=context.prefix)
-    make_async_store = partial(AsyncOperatorStore, celery_app, key_prefix=context.prefix)
-    store, heavy, page_keys = make_async_store(), make_async_store(), make_store().page_keys
+    make_store = partial(PageStore, celery_app, key_prefix=context.prefix)
+    store, heavy, kept = make_store(), make_store(), page_keys(context)
     site = Site(
         store=store,
         heavy_reads=HeavyReads(heavy),
-        probe=make_async_store(),
+        probe=make_store(),
         auth=auth,
         trusted_proxies=proxies,
-        sessions=Sessions(auth.key, config.key_prefix, page_keys) if isinstance(auth, Login) else None,
-        page_keys=page_keys,
+        sessions=Sessions(auth.key, config.key_prefix, kept) if isinstance(auth, Login) else None,
+        page_keys=kept,
         assets=Assets(),
         attempts=Attempts(),
         templates=environment(),
@@ -162,9 +164,9 @@ def create_app(
         allow_any_task=allow_any_task,
         forecasts=Forecasts(heavy),
         status=RecentStatus(store),
-        held=Recent(store.held),
+        held=Recent(partial(store.ask, read_held)),
         disabled=Recent(partial(_count_disabled, heavy), times=12),
-        hub=Hub(make_store),
+        hub=Hub(partial(Context.of, celery_app, context.prefix)),
         form=form_fields(config),
     )
     page = Starlette(
@@ -177,8 +179,8 @@ def create_app(
     return page
 
 
-async def _count_disabled(store: AsyncOperatorStore) -> int:
-    return (await store.views(1, 1, states="disabled")).total
+async def _count_disabled(store: PageStore) -> int:
+    return (await store.ask(read_views, 1, 1, states="disabled")).total
 
 
 def _own_routes(site: Site) -> list[Route]:

@@ -15,11 +15,14 @@ from functools import partial, reduce
 from operator import or_
 
 from redisbeater.clock import host_seconds
+from redisbeater.context import Context
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.future import read_held
 from redisbeater.management.pausing import LiveChanges, Watcher
+from redisbeater.management.place import count_late
 from redisbeater.management.search import LATE
+from redisbeater.management.status import read_overview
 
 logger = get_logger(__name__)
 
@@ -162,8 +165,8 @@ class Events:
 class Hub:
     """Hands changes to all open pages. It listens only while there is one, or one is about to open its stream."""
 
-    def __init__(self, store: Callable[[], OperatorStore]) -> None:
-        self._store = store
+    def __init__(self, context: Callable[[], Context]) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._streams: set[_Stream] = set()
         self._thread: threading.Thread | None = None
@@ -250,8 +253,8 @@ class Hub:
 
     def _listen(self) -> None:
         """Run the thread of the hub: listen as long as a page is open."""
-        store = self._store()
-        watcher, looks, outage = store.watch(), StatusPoller(store), _Outage()
+        context = self._context()
+        watcher, looks, outage = Watcher(context), StatusPoller(context), _Outage()
         try:
             with suppress(StoreError):  # the loop says so
                 watcher.wait(0)
@@ -337,8 +340,8 @@ class _Outage:
 class StatusPoller:
     """Polls every few seconds for changes that no message reports."""
 
-    def __init__(self, store: OperatorStore) -> None:
-        self._store = store
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._next = 0.0
         self._known: tuple[Hashable, int] | None = None
 
@@ -347,10 +350,10 @@ class StatusPoller:
         if time.monotonic() < self._next:
             return LiveChanges()
         self._next = time.monotonic() + LOOK_SECONDS
-        status, _ = self._store.overview()
+        status, _ = read_overview(self._context)
         # Without its end, which is never quite the same when it is read again.
-        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note, self._store.held())
-        late = self._store.late(LATE) if status.oldest >= LATE and not pause else 0
+        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note, read_held(self._context))
+        late = count_late(self._context, LATE) if status.oldest >= LATE and not pause else 0
         counts = (status.entries, status.broken, status.failing, status.failed, status.unstable, late)
         incidents = tuple((incident.id, incident.times) for incident in status.incidents)
         head = (status.leader_name, status.is_hanging, pause, counts, status.unstarted_entries, incidents)
@@ -358,5 +361,5 @@ class StatusPoller:
         known, self._known = self._known, (head, sent)
         if known is None:
             return LiveChanges()
-        has_run = sent != known[1] and not self._store.runs.are_tracked  # with records, each run has its message
+        has_run = sent != known[1] and not self._context.config.track_runs  # with records, each run has its message
         return LiveChanges(names=None if has_run else frozenset(), status=head != known[0])

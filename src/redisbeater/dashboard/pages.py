@@ -19,10 +19,10 @@ from starlette.responses import Response
 
 from redisbeater.dashboard.address import is_live, is_secure, root_of
 from redisbeater.dashboard.auth import Right, User
+from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.site import Clock
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
 from redisbeater.management.verbs import VERBS
 
@@ -67,7 +67,7 @@ class PageRequest:
     """A request by somebody who may make it; ``store`` is the schedule, in threads for requests of its kind."""
 
     site: Site
-    store: AsyncOperatorStore
+    store: PageStore
     request: Request
     user: User
     status: Status

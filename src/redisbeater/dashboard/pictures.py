@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.async_store import AsyncScheduleStore
 from redisbeater.management.simulation import Band, Peak, Simulation
 from redisbeater.model.run import FAILED, KEPT_BRIEFS, STATES, RunBrief, State
 from redisbeater.times import EPOCH, FAR_FUTURE, date_words, span_words
@@ -572,7 +572,7 @@ class _Kept(NamedTuple):
 class Forecasts:
     """The forecasts of one schedule. At most one is made at a time in a process."""
 
-    def __init__(self, store: AsyncOperatorStore) -> None:
+    def __init__(self, store: AsyncScheduleStore) -> None:
         self._store = store
         self._lock = asyncio.Lock()
         self._kept: dict[str, _Kept] = {}

@@ -24,12 +24,12 @@ from redisbeater.dashboard.address import Networks, begin_of_commands, here, roo
 from redisbeater.dashboard.auth import Auth, Login, Right, User
 from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.display import json_form
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.future import HeldRuns
-from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
 from redisbeater.model.fields import JSON, WORDS, Field, Flag, Group, Labels, Word, Zone
 from redisbeater.model.policies import INHERIT
@@ -200,12 +200,12 @@ class HeavyReads:
         store: has the threads in which they run, and which nothing else uses.
     """
 
-    def __init__(self, store: AsyncOperatorStore) -> None:
+    def __init__(self, store: PageStore) -> None:
         self.store = store
         self._turns = asyncio.Semaphore(MOST_AT_A_TIME)
         self._queues: dict[str, _Queue] = {}
 
-    async def read(self, request: Request, user: User, answer: Callable[[AsyncOperatorStore], Awaitable[R]]) -> R:
+    async def read(self, request: Request, user: User, answer: Callable[[PageStore], Awaitable[R]]) -> R:
         """Return the answer to a request, once it is the person's turn; end it as soon as the client hangs up.
 
         Raises:
@@ -222,7 +222,7 @@ class HeavyReads:
             reading.cancel()
             hanging_up.cancel()
 
-    async def _in_turn(self, person: str, answer: Callable[[AsyncOperatorStore], Awaitable[R]]) -> R:
+    async def _in_turn(self, person: str, answer: Callable[[PageStore], Awaitable[R]]) -> R:
         async with self._turn(person):
             return await answer(self.store)
 
@@ -256,7 +256,7 @@ FRESH_SECONDS = 5.0
 class RecentStatus:
     """The status of one schedule."""
 
-    def __init__(self, store: AsyncOperatorStore) -> None:
+    def __init__(self, store: PageStore) -> None:
         self._store = store
         self._lock = asyncio.Lock()
         self._found: Status | None = None
@@ -347,9 +347,9 @@ class Site:
         form: the fields of the form of an entry, by their groups.
     """
 
-    store: AsyncOperatorStore
+    store: PageStore
     heavy_reads: HeavyReads
-    probe: AsyncOperatorStore
+    probe: PageStore
     auth: Auth
     trusted_proxies: Networks
     sessions: Sessions | None

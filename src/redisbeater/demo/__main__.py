@@ -19,9 +19,11 @@ from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater import RedisScheduleEntry, clocked, cron
+from redisbeater.context import Context
 from redisbeater.demo.app import EXECUTED, LIVE_VARIABLE, Output, celery, demo_app, embedded_server, hello
 from redisbeater.exceptions import EntryExists
-from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.shown_entries import read_views
 
 #: How long the processes may take to start.
 START_TIMEOUT_SECONDS = 60.0
@@ -43,7 +45,8 @@ def show_live(stack: contextlib.ExitStack, url: str, port: int, seconds: float) 
         stack.enter_context(celery(output, "beat", url, "beat", "-S", "redisbeater", "--loglevel", "INFO")),
         stack.enter_context(celery(output, "page", url, "redisbeater", "dashboard", "--port", str(port))),
     ]
-    store = populate(demo_app(url))
+    app = demo_app(url)
+    populate(app)
     waits_for = {"worker": "ready.", "beat": "leading", "page": "http"}
     deadline, log = time.monotonic() + START_TIMEOUT_SECONDS, deque[str](maxlen=20)
     with contextlib.suppress(KeyboardInterrupt):
@@ -57,12 +60,12 @@ def show_live(stack: contextlib.ExitStack, url: str, port: int, seconds: float) 
             is_late = waits_for and time.monotonic() > deadline
             if is_late or any(process.poll() is not None for process in processes):
                 sys.exit("a process of the demo did not start, or ended; the last lines:\n" + "\n".join(log))
-    return sum(entry.runs for entry in store.views(1, 200).entries)
+    return sum(entry.runs for entry in read_views(Context.of(app), 1, 200).entries)
 
 
-def populate(app: Celery) -> OperatorStore:
-    """Create the entries of the demo, as far as they do not exist, and return their schedule."""
-    store = OperatorStore(app)
+def populate(app: Celery) -> None:
+    """Create the entries of the demo, as far as they do not exist."""
+    store = ScheduleStore(app)
     soon = datetime.now(timezone.utc) + timedelta(hours=3)
     create = _Creating(store)
     create("orders.parse", _FAILING, 20.0, description="Orders of the partners", labels={"team": "data"})
@@ -88,13 +91,12 @@ def populate(app: Celery) -> OperatorStore:
         store.delete("old.sync", note="the other system is gone", by="anna")
     if create("fx.hourly", _FLAKY, crontab(minute="5"), args=["EUR"]):
         store.update("fx.hourly", schedule=crontab(minute="10"), note="after the bank's own update", by="anna")
-    return store
 
 
 class _Creating:
     """Creates entries; one that exists stays as it is."""
 
-    def __init__(self, store: OperatorStore) -> None:
+    def __init__(self, store: ScheduleStore) -> None:
         self._store = store
 
     def __call__(self, name: str, task: str, schedule: Any, **fields: Any) -> bool:

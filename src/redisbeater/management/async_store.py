@@ -22,6 +22,7 @@ from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.files.room import Files
 from redisbeater.management.incidents.room import Incidents
+from redisbeater.management.long_read import is_long_read
 from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.runs.room import Runs
 from redisbeater.management.schedule_store import ScheduleStore, check_store
@@ -47,18 +48,15 @@ class Awaiting(Protocol):
 
 
 class Awaited(Generic[P, R]):
-    """A method of a store, or of a room of it, that is called in a thread of the store's own, and awaited.
+    """A method of a store, or of a room of it, that is called in a thread of the store's own, and awaited."""
 
-    ``is_long_read``: it goes through entries, page by page, and changes nothing; cancelled, it ends between two pages.
-    """
-
-    def __init__(self, method: Callable[Concatenate[Any, P], R], *, is_long_read: bool = False) -> None:
+    def __init__(self, method: Callable[Concatenate[Any, P], R]) -> None:
         self.__doc__ = method.__doc__
 
         @wraps(method)
         async def call(store: Awaiting, /, *args: P.args, **kwargs: P.kwargs) -> R:
             sync = store._sync  # Celery knows the current app by thread: the caller's thread asks for it
-            return await store._run(lambda: method(sync, *args, **kwargs), is_long_read=is_long_read)
+            return await store._run(lambda: method(sync, *args, **kwargs), is_long_read=is_long_read(method))
 
         self._call = call
 
@@ -154,8 +152,8 @@ class AsyncFiles(AsyncRoom):
     def _sync(self) -> Files:
         return self._store._sync.files
 
-    export = Awaited(Files.export, is_long_read=True)
-    plan = Awaited(Files.plan, is_long_read=True)
+    export = Awaited(Files.export)
+    plan = Awaited(Files.plan)
     apply = Awaited(Files.apply)
 
 
@@ -197,9 +195,6 @@ class AsyncScheduleStore:
             await bulk.delete("old report")
         await store.close()  # or all of it in: async with AsyncScheduleStore(app) as store
     """
-
-    #: The store that does the work.
-    _kind = ScheduleStore
 
     def __init__(self, app: Celery | None = None, *, key_prefix: str | None = None) -> None:
         check_store(app, key_prefix)
@@ -255,7 +250,7 @@ class AsyncScheduleStore:
     retry = Awaited(ScheduleStore.retry)
     trigger = Awaited(ScheduleStore.trigger)
     record_execution = Awaited(ScheduleStore.record_execution)
-    history = Awaited(ScheduleStore.history, is_long_read=True)
+    history = Awaited(ScheduleStore.history)
     backfill = Awaited(ScheduleStore.backfill)
     pause = Awaited(ScheduleStore.pause)
     resume = Awaited(ScheduleStore.resume)
@@ -265,14 +260,14 @@ class AsyncScheduleStore:
     health = Awaited(ScheduleStore.health)
     log = Awaited(ScheduleStore.log)
     why = Awaited(ScheduleStore.why)
-    upcoming = Awaited(ScheduleStore.upcoming, is_long_read=True)
-    list = Awaited(ScheduleStore.list, is_long_read=True)
-    names = Awaited(ScheduleStore.names, is_long_read=True)
+    upcoming = Awaited(ScheduleStore.upcoming)
+    list = Awaited(ScheduleStore.list)
+    names = Awaited(ScheduleStore.names)
     count = Awaited(ScheduleStore.count)
     broken = Awaited(ScheduleStore.broken)
     deleted = Awaited(ScheduleStore.deleted)
-    simulate = Awaited(ScheduleStore.simulate, is_long_read=True)
-    lint = Awaited(ScheduleStore.lint, is_long_read=True)
+    simulate = Awaited(ScheduleStore.simulate)
+    lint = Awaited(ScheduleStore.lint)
 
     def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.save(entry)``."""
@@ -293,7 +288,7 @@ class AsyncScheduleStore:
         """The store that does the work, of the app that is current."""
         app = app_or_default(self._given_app)
         if self._store is None or self._store._given_app is not app:
-            self._store = self._kind(app, key_prefix=self._key_prefix)
+            self._store = ScheduleStore(app, key_prefix=self._key_prefix)
         return self._store
 
     def _threads(self) -> ThreadPoolExecutor:

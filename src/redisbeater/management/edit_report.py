@@ -5,27 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisbeater.context import Context
-from redisbeater.display import json_form, printable_json, shown
-from redisbeater.editing.changes import EntryChange, FieldChange, Upsert
+from redisbeater.display import json_form, printable_json, quoted, shown
+from redisbeater.editing.changes import EntryChange, FieldChange, SkipNext, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
 from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.stored_entry import StoredEntry, stored_definition
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.entry_name import check_name
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError, WrongType
 from redisbeater.management.blanking import redacted_line
+from redisbeater.management.long_read import long_read
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import shown_value
+from redisbeater.model.fields import EntryChanges, shown_value
 from redisbeater.model.log_line import LogLine
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.kinds import describe_in_brief
 from redisbeater.store import pages
+from redisbeater.store.snapshot import version_of
 from redisbeater.times import EPOCH, FAR_FUTURE
+
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
+    from typing_extensions import Unpack
 
 #: Entries of which one step reads the logs, and lines of each log where they are more than one step.
 PIECE, MOST_LINES = 250, 50
@@ -89,6 +95,53 @@ def edit_entry(context: Context, change: EntryChange, *, dry_run: bool) -> EditR
     return EditReport.of((preview_edit if dry_run else write_edit)(context, change), context)
 
 
+def edit_fields(
+    context: Context,
+    name: str,
+    /,
+    *,
+    task_options: Mapping[str, Any] | None = None,
+    if_version: str | None = None,
+    dry_run: bool = False,
+    note: str = "",
+    by: str = "",
+    **changes: Unpack[EntryChanges],
+) -> EditReport:
+    """Change an entry, and report the changed fields and the next run before and after: ``store.update()``."""
+    change = replace(field_change(context, name, changes, task_options, note, by), if_version=if_version)
+    return edit_entry(context, change, dry_run=dry_run)
+
+
+def field_change(
+    context: Context, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
+) -> FieldChange:
+    """Return the change of some fields of an entry, and of options of its task one by one.
+
+    Raises:
+        WrongType: the options are no options by name.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise WrongType("$.task_options", f"expected options by their names, got {quoted(options)}")
+    return FieldChange(
+        name=check_name(name),
+        fields={**fields},
+        options=options or {},
+        option_rules=context.task_options,
+        author=Author.of(by, note),
+    )
+
+
+def leave_out_next(context: Context, name: str, *, note: str = "", by: str = "") -> tuple[Sequence[datetime], str]:
+    """Leave out the next run of an entry; return the fire times that this adds, and the version then.
+
+    Raises:
+        EntryNotFound, InvalidEntry: there is no such entry, or no next run.
+    """
+    found = write_edit(context, SkipNext(name=check_name(name), count=1, author=Author.of(by, note)))
+    before = found.before.skip if found.before else ()
+    return [moment for moment in found.definition.skip if moment not in before], version_of(found.text)
+
+
 def revertible(lines: Iterable[LogLine]) -> Iterator[LogLine]:
     """Yield the changes that can be reverted, of a log with the newest line first: no newer one has their fields."""
     newer: set[str] = set()
@@ -107,13 +160,15 @@ def _fields_of(line: LogLine) -> set[str]:
     return {*switches, *line.details.get("fields", ())}
 
 
-def revert_change(context: Context, name: str, at: datetime, author: Author, *, version: str = "") -> EditReport:
+def revert_change(
+    context: Context, name: str, at: datetime, *, version: str = "", note: str = "", by: str = ""
+) -> EditReport:
     """Give the fields of a change, by its time in the log, what they had before; without a version only report that.
 
     Raises:
         EntryNotFound, EditConflict, InvalidEntry: it cannot be reverted; nothing was written.
     """
-    line = next((line for line in revertible(context.redis.log.of_entry(name)) if line.last == at), None)
+    line = next((line for line in revertible(context.redis.log.of_entry(check_name(name))) if line.last == at), None)
     if line is None:
         raise InvalidEntry("$.at", "no change of that time can be reverted: something has changed its fields since")
     snapshot, fields = context.redis.load(name), _fields_of(line)
@@ -121,7 +176,7 @@ def revert_change(context: Context, name: str, at: datetime, author: Author, *, 
     others = {field: value for field, value in stored.items() if field not in fields}
     former = Definition.from_text(name, json_text.to_text({**others, **line.details["was"]}), context.codec)
     change = FieldChange(
-        name=name, fields={field: getattr(former, field) for field in fields}, author=author,
+        name=name, fields={field: getattr(former, field) for field in fields}, author=Author.of(by, note),
         option_rules=context.task_options, if_version=version or None,
     )  # fmt: skip
     return edit_entry(context, change, dry_run=not version)
@@ -145,8 +200,9 @@ class ChangePage:
     unread: int
 
 
+@long_read
 def read_changes(
-    context: Context, *, name: str, by: str, since: datetime | None, before: datetime | None, limit: int
+    context: Context, name: str, by: str, *, since: datetime | None, before: datetime | None, limit: int
 ) -> ChangePage:
     """Return a page of changes by people with a text in their name, of entries with a text in theirs."""
     redis, name, by, end = context.redis, name.casefold(), by.casefold(), time.monotonic() + MOST_SECONDS

@@ -96,7 +96,7 @@ class EntryWords:
         name: the entry that is changed; empty for a new one.
     """
 
-    def __init__(self, context: Context, words: Mapping[str, Any], name: str) -> None:
+    def __init__(self, context: Context, words: Mapping[str, Any], name: str = "") -> None:
         self._context = context
         self._words = {word: text for word, text in words.items() if text is not None}
         self._name = name
@@ -314,7 +314,7 @@ def form_words(context: Context, name: str) -> FormWords:
         EntryNotFound: there is none of that name.
         InvalidEntry: it is broken.
     """
-    stored = load(context, name)
+    stored = load(context, check_name(name))
     zone = context.in_zone(stored.zone).zone
     fields = fields_of(stored.definition, context.codec, zone)
     kind = next((word for word in SCHEDULE_WORDS if word in fields), "")
@@ -345,7 +345,7 @@ def restored_words(context: Context, name: str, words: Mapping[str, Any]) -> dic
     Raises:
         EntryNotFound, InvalidEntry: as for :func:`form_words`.
     """
-    definition = load(context, name).definition
+    definition = load(context, check_name(name)).definition
     found = dict(words)
     for word in JSON_WORDS:
         if BLANK in str(found.get(word, "")):

@@ -16,6 +16,7 @@ from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.management.long_read import long_read
 from redisbeater.management.search import Search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -150,6 +151,7 @@ class HeldRuns:
         return max(self.fire_times - self.runs, 0)
 
 
+@long_read
 def read_held(context: Context, until: datetime | None = None) -> HeldRuns:
     """Return how many fire times have come and have not run, or will have come then; of 1,000 entries at most."""
     if until is None:

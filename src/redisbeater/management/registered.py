@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from celery import Celery, Task
 
+from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, shown
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.redaction import redacted
@@ -56,6 +58,19 @@ def task_problem(app: Celery, task: str, args: Sequence[Any], kwargs: Mapping[st
     return f"each run will fail, the task does not take these arguments: {shown(refusal)}" if refusal else ""
 
 
+def entry_problem(
+    context: Context,
+    entry: RedisScheduleEntry,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> str:
+    """Return why runs of an entry will fail, or one with other arguments, or are not held to ``once``; else nothing."""
+    found = entry._definition()
+    args, kwargs = found.args if args is None else args, found.kwargs if kwargs is None else kwargs
+    refusal = task_problem(context.app, found.task, args, kwargs)
+    return refusal or (once_problem(context.app, found.task) if found.once else "")
+
+
 def once_problem(app: Celery, task: str) -> str:
     """Return why ``once`` has no effect on the runs of a task, as far as the app has it; else an empty text."""
     found = app.tasks.get(task) if is_registered(app, task) else None
@@ -70,10 +85,10 @@ def import_tasks(app: Celery) -> None:
         app.loader.import_default_modules()
 
 
-def task_names(app: Celery) -> list[str]:
-    """Return the names of the tasks of an app, without Celery's own; of those that can be imported here."""
-    import_tasks(app)
-    return sorted(name for name in app.tasks if not name.startswith("celery."))
+def task_names(context: Context) -> list[str]:
+    """Return the names of the tasks of the app, without Celery's own; of those that can be imported here."""
+    import_tasks(context.app)
+    return sorted(name for name in context.app.tasks if not name.startswith("celery."))
 
 
 def nearest_task(app: Celery, task: str) -> str:
@@ -156,12 +171,13 @@ class Signature(NamedTuple):
         return positional, {name: values[name] for name in order if name in values}
 
 
-def signature_of(app: Celery, task: str, patterns: tuple[str, ...]) -> Signature | None:
+def signature_of(context: Context, task: str) -> Signature | None:
     """Return the signature of a task, with secrets blanked; None if it is not known.
 
     Its arguments are those without ``self``, ``*args`` and ``**kwargs``. One that can only be passed by position has no
     name to ask for, and its task no such signature.
     """
+    app, patterns = context.app, context.config.redact
     if not is_registered(app, task):
         return None
     try:

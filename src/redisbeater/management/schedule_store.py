@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +15,6 @@ from redisbeater.config.urls import app_text
 from redisbeater.config.values import read_prefix
 from redisbeater.context import Context, check_app
 from redisbeater.display import quoted
-from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import delete_entry
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
@@ -27,12 +25,13 @@ from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, WrongTyp
 from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
-from redisbeater.management.edit_report import draft, edit_entry
+from redisbeater.management.edit_report import draft, edit_fields, field_change
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.room import Files, checked_export
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint import Findings, Linter
+from redisbeater.management.long_read import long_read
 from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
 from redisbeater.management.room import instant_of
@@ -192,27 +191,16 @@ class ScheduleStore:
         """
         if if_version is not None and not isinstance(if_version, str):
             raise WrongType("$.if_version", f"expected the version of an entry, a text, got {quoted(if_version)}")
-        change = replace(self._change(name, changes, task_options, note, by), if_version=if_version)
-        return edit_entry(self._context, change, dry_run=dry_run).entry
+        return edit_fields(
+            self._context, name, task_options=task_options, if_version=if_version, dry_run=dry_run,
+            note=note, by=by, **changes,
+        ).entry  # fmt: skip
 
     def _new(
         self, name: str, task: TaskLike, schedule: ScheduleLike | float | timedelta, fields: EntryFields
     ) -> RedisScheduleEntry:
         context = self._context
         return RedisScheduleEntry(name, task, schedule, app=context.app, **fields)._bind(context)
-
-    def _change(
-        self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
-    ) -> FieldChange:
-        if options is not None and not isinstance(options, Mapping):
-            raise WrongType("$.task_options", f"expected options by their names, got {quoted(options)}")
-        return FieldChange(
-            name=check_name(name),
-            fields={**fields},
-            options=options or {},
-            option_rules=self._context.task_options,
-            author=Author.of(by, note),
-        )
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
         """Make tens of thousands of changes in seconds.
@@ -313,7 +301,7 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             EntryExists: there is one of the new name.
         """
-        change = self._change(name, changes, task_options, note, by)
+        change = field_change(self._context, name, changes, task_options, note, by)
         return RedisScheduleEntry._of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._context)
 
     def trigger(
@@ -398,6 +386,7 @@ class ScheduleStore:
 
     # Runs
 
+    @long_read
     def history(
         self,
         name: str | None = None,
@@ -505,8 +494,7 @@ class ScheduleStore:
         Raises:
             EntryNotFound: nothing is known of that name.
         """
-        context = self._context
-        return explain(context, check_name(name), at, max_interval=context.app.conf.beat_max_loop_interval or 0)
+        return explain(self._context, name, at)
 
     def pause(self, *, until: datetime | timedelta | None = None, note: str = "", by: str = "") -> Pause:
         """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
@@ -572,6 +560,7 @@ class ScheduleStore:
         )
         return check_health(self._context, limits, timeout)
 
+    @long_read
     def upcoming(
         self,
         name: str | None = None,
@@ -604,6 +593,7 @@ class ScheduleStore:
         number = NEXT_OF_ENTRY if limit is None else limit
         return next_runs_of(self._context, check_name(name), within=span, limit=number, start=begin)
 
+    @long_read
     def list(
         self,
         prefix: str | None = None,
@@ -657,6 +647,7 @@ class ScheduleStore:
         now, zone = self._context.redis.clock()
         return now.astimezone(self._context.in_zone(zone).zone)
 
+    @long_read
     def names(self) -> Iterator[str]:
         """Return the names of all entries, in no order; ``for name in store`` has the same."""
         return iter(self._context.redis.contents.names())
@@ -673,6 +664,7 @@ class ScheduleStore:
 
     # Files, and what is to come
 
+    @long_read
     def simulate(
         self,
         start: datetime | None = None,
@@ -711,6 +703,7 @@ class ScheduleStore:
         wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
         return simulate_schedule(self._context, start, end, entries, wanted, progress, states=chosen, text=text)
 
+    @long_read
     def lint(
         self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False
     ) -> Findings:

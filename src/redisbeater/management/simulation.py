@@ -18,6 +18,7 @@ from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Changes
 from redisbeater.management.future import FutureRuns, course_of, new_course
+from redisbeater.management.long_read import long_read
 from redisbeater.management.search import Filter, Search
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import checked_instant
@@ -277,6 +278,7 @@ def simulate_schedule(
     return simulate(filter(None, _counted(courses, progress)), start, end, context.zone, progress)
 
 
+@long_read
 def due_seconds(
     context: Context, names: Sequence[str], start: datetime, end: datetime, most: int
 ) -> dict[str, list[int]]:

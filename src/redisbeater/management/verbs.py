@@ -21,12 +21,16 @@ from redisbeater.management.schedule_store import ScheduleStore
 class Change(Protocol):
     """A method of ``ScheduleStore`` that changes one entry by its name, or one of ``Runs`` for a run by its id."""
 
+    __name__: str
+
     def __call__(self, store: Any, name: str, /, *, note: str = "", by: str = "") -> Any:
         """Return the entry, the id of a run that was sent, or what became of a run."""
 
 
 class ChangeOfMany(Protocol):
     """A method of the store that changes many entries at once."""
+
+    __name__: str
 
     def __call__(self, store: ScheduleStore, names: Iterable[str], /, *, note: str = "", by: str = "") -> list[Outcome]:
         """Return the outcome of each."""

@@ -15,8 +15,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
+from redisbeater.context import Context
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
+from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import (
     TOO_MUCH,
     Action,
@@ -47,13 +49,16 @@ from redisbeater.dashboard.views.queries import (
 )
 from redisbeater.dashboard.words import is_for
 from redisbeater.display import shown
+from redisbeater.editing.edit import Author
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, RunNotFound, StoreError
-from redisbeater.management.bulk import Outcome
+from redisbeater.management.async_store import AsyncRuns
+from redisbeater.management.bulk import Outcome, disable_many
+from redisbeater.management.edit_report import leave_out_next, revert_change
 from redisbeater.management.entry_view import EntryView
-from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.runs.backfill import MOST_FIRE_TIMES, Backfill
 from redisbeater.management.runs.history import is_begin
-from redisbeater.management.verbs import VERBS, Verb
+from redisbeater.management.shown_entries import view_of
+from redisbeater.management.verbs import VERBS, Change, ChangeOfMany, Verb
 from redisbeater.model.run import Run
 from redisbeater.times import read_time
 
@@ -206,7 +211,7 @@ async def _said(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutco
     if name in work.facts:
         said = f"{word} {shown(name, 80)}: run {work.facts[name]}"
     with suppress(EntryNotFound):  # deleted, by this or meanwhile
-        entry = await req.store.view(name)
+        entry = await req.store.ask(view_of, name)
         if entry.disabled_until:
             said += f" until {req.clock.words(entry.disabled_until, entry.zone)}"
             said += _no_longer(req, work.changed.get(name), entry.zone)
@@ -230,17 +235,22 @@ async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[
     """Do a verb to entries, to all of them at once where the store can."""
     author = _author(req, chosen)
     if verb.many:
-        _record(work, await req.store.call(verb.many, names, **author))
+        _record(work, await _awaited(req.store, verb.many)(names, **author))
         return
     if "task_id" in verb.takes and chosen.form["task_id"]:
         author["task_id"] = chosen.form["task_id"]
 
     async def change(name: str) -> None:
-        result = await req.store.call(verb.one, name, **author)
+        result = await _awaited(req.store, verb.one)(name, **author)
         if isinstance(result, str):
             work.facts[name] = result
 
     await _each(names, work, change)
+
+
+def _awaited(owner: PageStore | AsyncRuns, method: Change | ChangeOfMany) -> Callable[..., Awaitable[Any]]:
+    """Return the method of an awaitable store, or of its runs, that does what the method of a verb does."""
+    return getattr(owner, method.__name__)
 
 
 def _record(work: EntriesOutcome, outcomes: Sequence[Outcome]) -> None:
@@ -267,7 +277,12 @@ async def _switch(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[
         await _update(req, chosen, names, work, partial(_switched, verb, req, chosen))
     elif until:
         given, is_one = partial(_until, req, until), chosen.is_one_act
-        _record(work, await req.store.disable_until(names, given, keeps_longer=not is_one, **_author(req, chosen)))
+        author = Author.of(**_author(req, chosen))
+
+        def disable(context: Context) -> list[Outcome]:
+            return list(disable_many(context, names, author=author, until=given, keeps_longer=not is_one))
+
+        _record(work, await req.store.ask(disable))
     else:
         await _change(verb, req, chosen, names, work)
 
@@ -289,7 +304,7 @@ async def _update(
     """Change fields of entries that nobody else has changed since they had their versions."""
 
     async def update(name: str) -> None:
-        entry = await req.store.view(name)
+        entry = await req.store.ask(view_of, name)
         version, author = chosen.versions[name], _author(req, chosen)
         await req.store.update(name, if_version=version, **fields(entry), **author)
 
@@ -313,7 +328,7 @@ async def _skip_next(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequen
 
     async def skip(name: str) -> None:
         if not undo:
-            skipped, version = await req.store.leave_out_next(name, **author)
+            skipped, version = await req.store.ask(leave_out_next, name, **author)
             work.changed[name] = StateBefore(version, skipped=[moment.isoformat() for moment in skipped])
         elif version := chosen.versions.get(name, ""):
             before, mine = (await req.store.get(name))._definition().skip, chosen.former.get(name)
@@ -384,8 +399,8 @@ async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page |
 async def ask_to_revert(req: PageRequest) -> Page:
     """Ask whether to revert a change of the log; say what that does to the entry as it is now."""
     name, at = asked_name(req), _moment_of(req.query("at"))
-    version = (await req.store.view(name)).version
-    report = await req.store.revert(name, at)
+    version = (await req.store.ask(view_of, name)).version
+    report = await req.store.ask(revert_change, name, at)
     values = {"name": name, "at": at, "version": version, "report": report, "zone": await zone_of(req, name)}
     return Page(template="revert.html", values=values, data=report.as_dict(), fragment="content")
 
@@ -396,7 +411,7 @@ async def revert(req: PageRequest) -> Response:
     name, author = form["name"], {"by": req.user.name, "note": form["note"].strip()}
     if not (name and form["if_version"]):
         raise HTTPException(400, "expected name, at and if_version")
-    report = await req.store.revert(name, _moment_of(form["at"]), version=form["if_version"], **author)
+    report = await req.store.ask(revert_change, name, _moment_of(form["at"]), version=form["if_version"], **author)
     if req.wants_json:
         return JSONAnswer(report.as_dict())
     answer = RedirectResponse(f"{req.root}/entry?name={quote_name(name)}", 303)
@@ -521,7 +536,7 @@ async def act_on_runs(verb: Verb, req: PageRequest) -> Page | Response:
     async def change(run_id: str) -> Any:
         if isinstance(run := found[run_id], RunNotFound):
             raise run
-        return await req.store.call(lambda store: verb.one(store.runs, run, by=req.user.name, note=note))
+        return await _awaited(req.store.runs, verb.one)(run, by=req.user.name, note=note)
 
     work = await _worked(change, list(found))
     work.left += [run_id for run_id in ids if run_id not in found]
@@ -550,7 +565,7 @@ async def _runs_that_match(verb: Verb, req: PageRequest) -> list[str]:
     if query.problems:
         raise HTTPException(422, "; ".join(f"{field}: {problem}" for field, problem in query.problems.items()))
 
-    async def read(store: AsyncOperatorStore) -> FoundHistory:
+    async def read(store: PageStore) -> FoundHistory:
         heavy = replace(req, store=store)
         return await query.read(heavy, name, await query.names(heavy))
 
@@ -562,7 +577,7 @@ async def _found(req: PageRequest, ids: Sequence[str]) -> dict[str, str | RunNot
     """Return the whole ids of runs by what a form calls them, as far as there is time to search for their begins."""
     found: dict[str, str | RunNotFound] = {run_id: run_id for run_id in ids if not is_begin(run_id)}
 
-    async def search(store: AsyncOperatorStore) -> None:
+    async def search(store: PageStore) -> None:
         deadline = time.monotonic() + MOST_SECONDS
         for run_id in (each for each in ids if each not in found):
             try:

@@ -29,10 +29,19 @@ from redisbeater.exceptions import (
     RunActive,
     SendFailed,
 )
-from redisbeater.management.edit_report import EditReport
-from redisbeater.management.entry_words import JSON_WORDS, FormWords, default_of, fields_of_entry
-from redisbeater.management.lint import Preview
-from redisbeater.management.registered import Signature
+from redisbeater.management.edit_report import EditReport, edit_fields
+from redisbeater.management.entry_words import (
+    JSON_WORDS,
+    EntryWords,
+    FormWords,
+    default_of,
+    drafted,
+    fields_of_entry,
+    form_words,
+    restored_words,
+)
+from redisbeater.management.lint import Preview, preview_entry
+from redisbeater.management.registered import Signature, entry_problem, signature_of, task_names
 from redisbeater.model import json_text
 from redisbeater.model.fields import WORDS
 from redisbeater.model.options import linked_signatures
@@ -112,7 +121,7 @@ class Draft:
 
     @property
     def given(self) -> dict[str, str]:
-        """The texts for ``store.words()``: those that are not empty, with the one schedule that is chosen."""
+        """The texts for ``EntryWords``: those that are not empty, with the one schedule that is chosen."""
         texts = {name: self.words[name].strip() for name in WORDS if self.words.get(name, "").strip()}
         if self.kind and self.words.get(self.kind, "").strip():
             texts[self.kind] = self.words[self.kind].strip()
@@ -184,14 +193,14 @@ class Draft:
 async def new(req: PageRequest) -> Page:
     """Show an empty form, or with ``copy`` one like another entry."""
     like = req.query("copy")
-    draft = Draft.of_entry(like, await req.store.form_words(like), is_copy=True) if like else Draft()
+    draft = Draft.of_entry(like, await req.store.ask(form_words, like), is_copy=True) if like else Draft()
     return await _form(req, draft)
 
 
 async def edit(req: PageRequest) -> Page:
     """Show the form of an entry."""
     name = asked_name(req)
-    return await _form(req, Draft.of_entry(name, await req.store.form_words(name)))
+    return await _form(req, Draft.of_entry(name, await req.store.ask(form_words, name)))
 
 
 async def save(req: PageRequest) -> Page | Response:
@@ -250,7 +259,7 @@ async def _with_arguments(req: PageRequest, draft: Draft, form: Form, template: 
 
 async def _pass_arguments(req: PageRequest, draft: Draft) -> None:
     """Set args and kwargs to what the fields of the arguments say, if they count and the task is known."""
-    signature = None if draft.has_json else await req.store.signature(draft.words.get("task", "").strip())
+    signature = None if draft.has_json else await req.store.ask(signature_of, draft.words.get("task", "").strip())
     if signature is not None:
         draft.pass_arguments(signature)
 
@@ -258,11 +267,11 @@ async def _pass_arguments(req: PageRequest, draft: Draft) -> None:
 async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
     texts: Mapping[str, Any] = draft.given
     if draft.like:
-        texts = await req.store.restored_words(draft.like, texts)
-    words = await req.store.words(texts)
-    entry = await req.store.draft(draft.name, draft.words.get("task", "").strip(), words)
+        texts = await req.store.ask(restored_words, draft.like, texts)
+    words = await req.store.ask(EntryWords, texts)
+    entry = await req.store.ask(drafted, draft.name, draft.words.get("task", "").strip(), words)
     if is_check:
-        return await _form(req, draft, preview=await req.store.preview(entry, RUNS))
+        return await _form(req, draft, preview=await req.store.ask(preview_entry, entry, RUNS))
     fields: Any = fields_of_entry(entry)
     created = await req.store.create(
         entry.name, entry.task, entry.schedule, note=draft.note, by=req.user.name, **fields
@@ -274,7 +283,7 @@ async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
 async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
     before, changed, report = await _edited(req, draft, dry_run=is_check)
     if is_check:
-        return await _form(req, draft, report=report, preview=await req.store.preview(report.entry, RUNS))
+        return await _form(req, draft, report=report, preview=await req.store.ask(preview_entry, report.entry, RUNS))
     if not report.changed:
         return await _saved(req, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
     text, undo = f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", _undo(draft, before, changed, report)
@@ -285,7 +294,7 @@ async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
 
 async def _warning(req: PageRequest, entry: RedisScheduleEntry) -> str:
     """Return a warning for the message about a saved entry if each of its runs will fail, else an empty text."""
-    problem = await req.store.task_problem(entry)
+    problem = await req.store.ask(entry_problem, entry)
     return f" Warning: {problem}." if problem else ""
 
 
@@ -298,10 +307,10 @@ def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
 
 async def _edited(req: PageRequest, draft: Draft, *, dry_run: bool) -> tuple[FormWords, dict[str, str], EditReport]:
     """Change an entry, unless it is a dry run; return its texts before, those that are changed, and the report."""
-    before = await req.store.form_words(draft.was)
+    before = await req.store.ask(form_words, draft.was)
     changed = _changed_texts(draft, before)
     set_, unset = {name: text for name, text in changed.items() if text}, [n for n, t in changed.items() if not t]
-    words = await req.store.words(await req.store.restored_words(draft.was, set_), draft.was)
+    words = await req.store.ask(EntryWords, await req.store.ask(restored_words, draft.was, set_), draft.was)
     errors, fields = Collected(), {}
     with errors:
         fields = await run_in_threadpool(words.fields)
@@ -314,7 +323,7 @@ async def _edited(req: PageRequest, draft: Draft, *, dry_run: bool) -> tuple[For
     errors.raise_first()
     version = draft.version or None
     author: Any = {"note": draft.note, "by": req.user.name}
-    report = await req.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
+    report = await req.store.ask(edit_fields, draft.was, if_version=version, dry_run=dry_run, **author, **fields)
     return before, changed, report
 
 
@@ -349,8 +358,8 @@ async def _check_tasks(req: PageRequest, draft: Draft) -> None:
     if req.site.allow_any_task:
         return
     errors = Collected()
-    before = (await req.store.form_words(draft.was)).words if draft.was else {}
-    task, known = draft.words.get("task", "").strip(), await req.store.tasks()
+    before = (await req.store.ask(form_words, draft.was)).words if draft.was else {}
+    task, known = draft.words.get("task", "").strip(), await req.store.ask(task_names)
     with errors:
         if not draft.was and not task:
             raise InvalidEntry("$.task", "choose the task to run")
@@ -389,7 +398,7 @@ async def preview(req: PageRequest) -> Page:
         with errors, suppress(EntryNotFound):
             if draft.was and req.may(Right.EDIT):  # of secrets, too, the changes tell whether a guess was right
                 report = await _difference(req, draft)
-            found = await (req.store.preview(report.entry, RUNS) if report else _preview_of_new(req, draft))
+            found = await (req.store.ask(preview_entry, report.entry, RUNS) if report else _preview_of_new(req, draft))
         if not errors:
             break
         draft.drop(errors)
@@ -423,9 +432,9 @@ async def _preview_of_new(req: PageRequest, draft: Draft) -> Preview:
         texts = {name: text for name, text in texts.items() if name not in (*JSON_WORDS, "labels")}
         task = ""
     elif draft.like and req.may(Right.EDIT):
-        texts = await req.store.restored_words(draft.like, texts)
-    entry = await req.store.draft(draft.name or "new", task or "preview", await req.store.words(texts))
-    found = await req.store.preview(entry, RUNS)
+        texts = await req.store.ask(restored_words, draft.like, texts)
+    entry = await req.store.ask(drafted, draft.name or "new", task or "preview", await req.store.ask(EntryWords, texts))
+    found = await req.store.ask(preview_entry, entry, RUNS)
     findings = [each for each in found.findings if task or each.rule != "unknown-task"]
     return replace(found, call=found.call if task else "", findings=findings)
 
@@ -440,11 +449,11 @@ async def _form(
     status: int = 200,
     template: str = "form.html",
 ) -> Page:
-    signature = await req.store.signature(draft.words.get("task", "").strip())
+    signature = await req.store.ask(signature_of, draft.words.get("task", "").strip())
     draft.show_arguments(signature)
     values = {
         "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
-        "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task, "signature": signature,
+        "tasks": await req.store.ask(task_names), "allow_any_task": req.site.allow_any_task, "signature": signature,
         "gone": GONE, "labels": _labels(req),
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
@@ -456,7 +465,7 @@ async def _form(
 async def _conflict(req: PageRequest, draft: Draft) -> Page:
     """Show the form with the version of the other person beside it; saving it again overwrites that knowingly."""
     try:
-        theirs = await req.store.form_words(draft.was)
+        theirs = await req.store.ask(form_words, draft.was)
     except EntryNotFound:
         draft.errors[""] = GONE
         return await _form(req, draft, status=409)
@@ -467,13 +476,13 @@ async def _conflict(req: PageRequest, draft: Draft) -> Page:
 async def ask_to_run(req: PageRequest) -> Page:
     """Show the form of a run with other arguments than the entry's."""
     name = asked_name(req)
-    return await _form(req, Draft.of_entry(name, await req.store.form_words(name)), template="trigger.html")
+    return await _form(req, Draft.of_entry(name, await req.store.ask(form_words, name)), template="trigger.html")
 
 
 async def start_run(req: PageRequest) -> Page | Response:
     """Start a run of an entry with the arguments of a form, or show the form again with all that is wrong."""
     form = await read_form(req.request)
-    draft, stored = Draft.of_form(form), await req.store.form_words(form["was"])
+    draft, stored = Draft.of_form(form), await req.store.ask(form_words, form["was"])
     draft.words |= {
         "task": stored.words["task"],
         "scheduled_for": form["scheduled_for"].strip(),
@@ -514,11 +523,11 @@ async def _started(req: PageRequest, draft: Draft) -> str:
             at = await _scheduled_for(req, draft.was, text)
     with errors:
         given = {word: draft.words.get(word, "").strip() for word in ("args", "kwargs")}
-        texts = await req.store.restored_words(draft.was, {word: text for word, text in given.items() if text})
-        words = await req.store.words(texts, draft.was)
+        texts = await req.store.ask(restored_words, draft.was, {word: text for word, text in given.items() if text})
+        words = await req.store.ask(EntryWords, texts, draft.was)
         passed = {"args": [], "kwargs": {}} | await run_in_threadpool(words.fields)
     errors.raise_first()
-    if problem := await req.store.task_problem(await req.store.get(draft.was), **passed):
+    if problem := await req.store.ask(entry_problem, await req.store.get(draft.was), **passed):
         raise InvalidEntry("$", problem)
     return await req.store.trigger(draft.was, **passed, scheduled_for=at, note=draft.note, by=req.user.name)
 

@@ -33,9 +33,11 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, InvalidEntry, RunNotFound
 from redisbeater.management.edit_report import revertible
 from redisbeater.management.entry_view import EntryView, ViewPage
-from redisbeater.management.runs.history import WHOLE_ID, item_dict, moment_of
+from redisbeater.management.runs.history import WHOLE_ID, item_dict, moment_of, read_recorded
 from redisbeater.management.search import STATES
+from redisbeater.management.shown_entries import read_views, view_of, views_of
 from redisbeater.management.verbs import VERBS, Verb, command_line
+from redisbeater.management.why.past import explain
 from redisbeater.model.run import Run, RunBrief
 
 #: Fire times, and runs and lines of the log, on the page.
@@ -49,10 +51,10 @@ async def entry(req: PageRequest) -> Page:
     """Show one entry."""
     name, store = asked_name(req), req.store
     with_secrets = req.query("secrets") == "1" and req.may(Right.EDIT)
-    view = await store.view(name, has_secrets=with_secrets)
-    recorded = await store.recorded(name)
+    view = await store.ask(view_of, name, has_secrets=with_secrets)
+    recorded = await store.ask(read_recorded, name)
     lines = await store.log(name)
-    answer, query = await store.explained(name, None, req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
+    answer, query = await store.ask(explain, name, shown_in=req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.runs.newest([name], HISTORY))[name]
     view = view.with_runs(runs)
     data = {
@@ -134,7 +136,7 @@ async def why(req: PageRequest) -> Page:
             moment = past_time(req, at, zone)
         except ValueError as exc:
             problem = str(exc)
-    answer = await req.store.explained(name, moment, req.clock.fixed)
+    answer = await req.store.ask(explain, name, moment, shown_in=req.clock.fixed)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
     data = {"error": problem, "field": "at"} if problem else answer
@@ -144,7 +146,7 @@ async def why(req: PageRequest) -> Page:
 async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
     """Return the zone of an entry's local times, or None if there is no such entry."""
     with suppress(EntryNotFound, InvalidEntry):  # it was deleted, or no entry has such a name
-        return (await req.store.view(name)).zone
+        return (await req.store.ask(view_of, name)).zone
     return None
 
 
@@ -164,10 +166,10 @@ async def entries(req: PageRequest) -> Page:
     if query.state == "deleted":
         return await _deleted(req, query)
     if names := req.queries("name"):
-        named = await req.store.named(names[:MOST_NAMED])
+        named = await req.store.ask(views_of, names[:MOST_NAMED])
         found = ViewPage(entries=named, total=len(named), number=1, pages=1)
     else:
-        found = await req.store.views(query.page, query.size, **query.filters)
+        found = await req.store.ask(read_views, query.page, query.size, **query.filters)
     runs = await req.store.runs.newest([view.name for view in found.entries], RUNS)
     found = replace(found, entries=[view.with_runs(runs[view.name]) for view in found.entries])
     return Page(
@@ -229,7 +231,7 @@ async def find(req: PageRequest) -> Page:
     """Find pages, entries, labels, runs and actions; of a part of an id runs are searched at Enter alone."""
     text = " ".join(req.query("q")[:MOST_TYPED].split())
     folded, command = text.casefold(), read_command(text)
-    listed = await req.store.views(1, MOST_ROWS, text=text) if text else None
+    listed = await req.store.ask(read_views, 1, MOST_ROWS, text=text) if text else None
     found = listed.entries if listed else []
     target = command.target if command else text
     runs = await _runs_with(req, target)
@@ -298,7 +300,7 @@ async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) 
     key, is_label, value = target.partition("=")
     if is_label and not verb.is_single and verb.when != "deleted":
         state = verb.when if verb.when in STATES else ""
-        total = (await req.store.views(1, 1, labels={key: value}, states=[state] if state else [])).total
+        total = (await req.store.ask(read_views, 1, 1, labels={key: value}, states=[state] if state else [])).total
         what = f"{about} {total:,} {'entry' if total == 1 else 'entries'} with {target}"
         link = f"{req.root}/?{urlencode({'label': target}, errors='replace')}"
         found += [make(what, path, label=target, until=until, all="1", state=state, next=link)] if total else []
@@ -312,7 +314,7 @@ async def _names(req: PageRequest, verb: Verb, text: str) -> list[str]:
     """Return the names of entries with a text that a person may do a verb to, the nearest ones."""
     if verb.when == "deleted":
         return [name for name in await req.store.deleted() if text.casefold() in name.casefold()][:MOST_FOUND]
-    found = _nearest(text, (await req.store.views(1, MOST_ROWS, text=text)).entries)
+    found = _nearest(text, (await req.store.ask(read_views, 1, MOST_ROWS, text=text)).entries)
     named = [entry for entry in found if text.casefold() in entry.name.casefold()]
     return [entry.name for entry in named or found if verb in words.verbs(entry, req.user)][:MOST_FOUND]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, tzinfo
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -18,9 +18,10 @@ from redisbeater.dashboard.access import Form, read_form
 from redisbeater.dashboard.pages import PageRequest, Rest, StateBefore, Undo, read_rest
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RunNotFound
-from redisbeater.management.runs.history import WHOLE_ID
+from redisbeater.management.runs.history import WHOLE_ID, read_history
 from redisbeater.management.runs.results import failure_key
 from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, checked_states
+from redisbeater.management.shown_entries import changeable_names, names_like
 from redisbeater.management.verbs import VERBS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import FAILED, Run, State
@@ -77,12 +78,12 @@ class EntryQuery:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """What ``store.views()`` takes."""
+        """What ``read_views`` takes."""
         return {**self.selection, "results": [self.result] if self.result else [], "sort": self.sort}
 
     @property
     def selection(self) -> dict[str, Any]:
-        """What ``store.views()`` and ``store.simulate()`` take to select entries."""
+        """What ``read_views`` and ``store.simulate()`` take to select entries."""
         key, _, value = self.label.partition("=")
         return {
             "text": self.q,
@@ -204,7 +205,8 @@ async def read_chosen(req: PageRequest, verb: str) -> Chosen:
 async def _names_that_match(req: PageRequest, query: EntryQuery) -> list[str]:
     if query.state == "deleted":
         return [name for name in await req.store.deleted() if query.q.casefold() in name.casefold()]
-    return await req.site.heavy_reads.read(req.request, req.user, lambda store: store.changeable_names(**query.filters))
+    heavy = req.site.heavy_reads
+    return await heavy.read(req.request, req.user, lambda store: store.ask(changeable_names, **query.filters))
 
 
 def _versions(form: Form, names: list[str]) -> dict[str, str]:
@@ -347,7 +349,7 @@ class HistoryQuery:
 
     async def names(self, req: PageRequest) -> list[str] | None:
         """Return the names of the entries that are searched for, or None for all."""
-        return await req.store.names_like(self.q) if self.q else None
+        return await req.store.ask(names_like, self.q) if self.q else None
 
     async def read(self, req: PageRequest, name: str, names: Sequence[str] | None = None) -> FoundHistory:
         """Read the history of an entry, or for an empty name of several, or of all."""
@@ -356,10 +358,13 @@ class HistoryQuery:
             return FoundHistory(items=[run for run in runs if run and name in ("", run.name)], before=None)
         is_searched = bool(self.task or self.worker or self.error)
         limit = MOST_READ if is_searched else self.limit
-        read: Any = partial(req.store.history, name or None)
-        if names is not None:
-            read = partial(req.store.history_of, [each for each in names if name in ("", each)])
-        found = await read(limit, self.before, since=self.start, states=self.states or (FAILED if self.error else ()))
+        states = self.states or (FAILED if self.error else ())
+        terms: Any = {"limit": limit, "before": self.before, "since": self.start, "states": states}
+        if names is None:
+            found = await req.store.history(name or None, **terms)
+        else:
+            of_these = [each for each in names if name in ("", each)]
+            found = await req.store.ask(read_history, None, names=of_these, **terms)
         items = [item for item in found if self._is_wanted(item)]
         if is_searched:
             return FoundHistory(items=items[: self.limit], before=None)

@@ -39,9 +39,12 @@ from redisbeater.dashboard.views.queries import (
 from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import IncidentNotFound, InvalidEntry, RunNotFound, StoreError
-from redisbeater.management.future import HeldRuns
+from redisbeater.management.edit_report import read_changes
+from redisbeater.management.future import HeldRuns, read_held
 from redisbeater.management.runs.history import is_begin, item_dict
 from redisbeater.management.runs.results import FailureGroup
+from redisbeater.management.shown_entries import read_views
+from redisbeater.management.simulation import due_seconds
 from redisbeater.model.run import FAILED
 from redisbeater.times import FAR_FUTURE, duration_words, read_duration, read_time
 
@@ -67,7 +70,7 @@ async def status(req: PageRequest) -> Page:
         "active": runs,
         "tracks_runs": req.store.runs.are_tracked,
         "lines": await req.store.log(limit=50),
-        "listed": (await req.store.views(1, 1)).total,
+        "listed": (await req.store.ask(read_views, 1, 1)).total,
     }
     return Page(template="status.html", values=values, data=data, fragment="content")
 
@@ -92,7 +95,7 @@ async def ask_to_pause(req: PageRequest) -> Page:
     coming = ""
     with suppress(InvalidEntry):  # the form says it
         until = _until(req, form["until"])
-        coming = words.at_its_end(await req.store.held(until)) if until and not req.status.pause else ""
+        coming = words.at_its_end(await req.store.ask(read_held, until)) if until and not req.status.pause else ""
     values = {"form": form, "problem": "", "back": form["next"], "coming": coming}
     return Page(template="pause.html", values=values, fragment="content")
 
@@ -109,7 +112,7 @@ async def pause(req: PageRequest) -> Page | Response:
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
     until = f" until {req.clock.words(begun.until)}" if begun.until else ""
-    coming = f" {words.at_its_end(await req.store.held(begun.until))}".rstrip() if begun.until else ""
+    coming = f" {words.at_its_end(await req.store.ask(read_held, begun.until))}".rstrip() if begun.until else ""
     text = f"The schedule is paused: no beat sends anything{until}.{coming}{left}"
     return await _done(req, text, form["next"], begun.as_dict(), "warn" if left else "good")
 
@@ -117,7 +120,8 @@ async def pause(req: PageRequest) -> Page | Response:
 async def resume(req: PageRequest) -> Response:
     """End the pause."""
     form = await read_form(req.request)
-    held = await req.store.held() if req.status.pause and not req.wants_json else HeldRuns(entries=0, fire_times=0)
+    is_said = req.status.pause and not req.wants_json
+    held = await req.store.ask(read_held) if is_said else HeldRuns(entries=0, fire_times=0)
     ended = await req.store.resume(note=form["note"], by=req.user.name)
     text = "The schedule is not paused." if ended.pause is None else words.resumed(held)
     data = {"was_paused": ended.pause is not None, "held": ended.held}
@@ -275,7 +279,7 @@ async def changes(req: PageRequest) -> Page:
     since = read_value(req, "since", lambda text: past_time(req, text, None, may_come=False), problems)
     before = read_value(req, "before", _aware, problems)
     number = whole(req.query("n"), 1, MOST, SIZE)
-    found = await req.store.changes(asked["name"], asked["by"], since=since, before=before, limit=number)
+    found = await req.store.ask(read_changes, asked["name"], asked["by"], since=since, before=before, limit=number)
     shown = [] if problems else found.changes
     data = {
         "changes": [{"name": name, **json_form(line)} for name, line in shown],
@@ -369,7 +373,7 @@ async def bands(req: PageRequest) -> Page:
     number = whole(req.query("page"), 1, pages)
     shown = found.bands[(number - 1) * MOST_LANES : number * MOST_LANES]
     names = [band.name for band in shown]
-    due = await req.store.due_seconds(names, now, found.end, MOST_DUE)
+    due = await req.store.ask(due_seconds, names, now, found.end, MOST_DUE)
     runs = await req.store.runs.newest(names)
     axis = Axis(begin, found.end, now, _zone(req))
     lanes = [lane(band, due.get(band.name, []), runs[band.name], axis, held_until) for band in shown]

@@ -11,6 +11,7 @@ from redisbeater.exceptions import WrongType
 from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
+from redisbeater.management.long_read import long_read
 from redisbeater.management.room import Room
 
 
@@ -23,6 +24,7 @@ class Files(Room):
         store.files.apply(changes)
     """
 
+    @long_read
     def export(
         self,
         prefix: str | None = None,
@@ -44,6 +46,7 @@ class Files(Room):
         found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state, progress=progress)
         return found.without_secrets(self._context.config.redact) if redact else found
 
+    @long_read
     def plan(
         self,
         export: Export,

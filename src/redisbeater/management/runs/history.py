@@ -17,6 +17,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, json_fields, json_form, quoted
 from redisbeater.editing.stored_entry import stored_definition
+from redisbeater.entry_name import check_name
 from redisbeater.exceptions import (
     EntryNotFound,
     ImproperlyConfigured,
@@ -28,6 +29,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
+from redisbeater.management.long_read import long_read
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_id, check_number
@@ -61,7 +63,7 @@ def read_recorded(context: Context, name: str) -> Recorded | None:
     if not context.config.track_runs:
         return None
     runs = context.redis.runs
-    newest = runs.history(name, 1)
+    newest = runs.history(check_name(name), 1)
     return Recorded(last=shown_runs(context, newest)[0] if newest else None, counts=runs.counts(name))
 
 
@@ -175,6 +177,7 @@ def item_dict(item: Run | LogLine) -> dict[str, object]:
     return {"type": "run" if isinstance(item, Run) else "log", **json_form(item)}
 
 
+@long_read
 def read_history(
     context: Context,
     name: str | None,
@@ -270,6 +273,19 @@ MOST_NAMED = 10
 def is_begin(run_id: str) -> bool:
     """Tell whether runs are searched for by this begin of their ids, which takes up to a second."""
     return LEAST_BEGIN <= len(run_id) < WHOLE_ID
+
+
+def ids_from(context: Context, begin: str, most: int) -> list[str]:
+    """Return ids of runs that begin with a text, to complete it: with a short one only of those that go on."""
+    runs = context.redis.runs
+    if len(begin) >= LEAST_BEGIN:
+        return list(runs.find(begin, most).ids)
+    return [run_id for run_id in runs.active_ids(most) if run_id.startswith(begin)]
+
+
+def run_events(context: Context) -> Notifier:
+    """Return a listener for what happens to runs."""
+    return context.redis.runs.events()
 
 
 def read_run(context: Context, run_id: str) -> Run:

@@ -177,14 +177,13 @@ def author_words(by: object, note: object) -> str:
     return (f" by {shown(by)}" if by else "") + (f': "{shown(note)}"' if note else "")
 
 
-def read_facts(context: Context, name: str, now: datetime | None, max_interval: float) -> Facts:
+def read_facts(context: Context, name: str, now: datetime | None) -> Facts:
     """Read what is stored about an entry.
 
     Arguments:
         context: the app whose schedule it is.
         name: the name of the entry, which may be deleted.
         now: what takes the place of the server's time.
-        max_interval: seconds, the ``beat_max_loop_interval`` of the app.
 
     Raises:
         EntryNotFound: nothing is stored under that name, and no log either.
@@ -226,7 +225,7 @@ def read_facts(context: Context, name: str, now: datetime | None, max_interval: 
         if context.config.track_runs
         else None,
         beats=beats,
-        longest_pass=longest_pass(max_interval),
+        longest_pass=longest_pass(context.app.conf.beat_max_loop_interval or 0),
         workers_report=not context.config.track_runs or found.total("STARTED") > 0,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import MAXYEAR, datetime, timedelta, tzinfo
 
 from redisbeater.context import Context
+from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.registered import once_problem
 from redisbeater.management.why.facts import (
@@ -363,7 +364,6 @@ def explain(
     at: datetime | None = None,
     *,
     now: datetime | None = None,
-    max_interval: float = 0.0,
     shown_in: tzinfo | None = None,
 ) -> Answer:
     """Return why an entry did or did not run; :meth:`redisbeater.ScheduleStore.why`.
@@ -373,13 +373,13 @@ def explain(
         name: the name of the entry.
         at: the time that is asked about; None: now.
         now: what takes the place of the server's time.
-        max_interval: seconds, the ``beat_max_loop_interval`` of the app.
         shown_in: the zone of the times in the answer; None: that of the entry.
 
     Raises:
         EntryNotFound: nothing is known of that name.
+        InvalidEntry: it is no name.
     """
-    facts = replace(read_facts(context, name, now, max_interval), shown_in=shown_in)
+    facts = replace(read_facts(context, check_name(name), now), shown_in=shown_in)
     answer = answer_now(facts) if at is None else answer_at(facts, checked_instant(at, facts.zone, "$.at"))
     definition = facts.stored and facts.stored.definition
     if definition and definition.once and (problem := once_problem(context.app, definition.task)):
