@@ -79,13 +79,15 @@ EFFECTS = {
         from proj import run, store
 
         run("create", "report", "proj.report", "--every", "1h", "--weight", "3")
-        print(store.get("report").weight, "weight" in store.export().to_text())
+        print(store.get("report").weight, "weight" in store.files.export().to_text())
+        print(*[line.strip() for line in run("show", "report").splitlines() if "weight" in line])
         run("update", "report", "--unset", "weight")
         print(store.get("report").weight)
         print(run("create", "other", "proj.report", "--every", "1h", "--weight", "0").splitlines()[0])
         """,
         """
         3 True
+        weight       3
         None
         Error: --weight: expected a whole number, at least 1, got 0
         """,
@@ -105,15 +107,15 @@ EFFECTS = {
         store.create("report", "proj.report", 3600.0)
         _, first = start(store.trigger("report"))
         context.redis.runs.finish(first, State.FAILURE)
-        again = store.restart(first.run_id)
+        again = store.runs.restart(first.run_id)
         start(again)
         [run] = context.redis.runs.overdue(seconds=-1e6)
-        verdict = judge(run, None, store.clock(), 0)
+        verdict = judge(run, None, context.redis.clock()[0], 0)
         context.redis.runs.lose(run, verdict.state, note=verdict.note)
-        found = store.run(again)
+        found = store.runs.get(again)
         print(found.state, found.is_final, "and then", start(again)[0])
         print(store.why("report", found.fire_time).sentence)
-        counts = store.run_counts("report")
+        counts = store.runs.counts("report")
         print(counts.abandoned, store.status(details=True).last_hour.abandoned, counts.failures)
         print([run.note for run in store.history("report", states=["ABANDONED"])])
         """,
@@ -129,7 +131,7 @@ EFFECTS = {
         from proj import run, store
 
         print(run("create", "howl", "proj.report", "--moon", "full").splitlines()[1].split(None, 1)[1])
-        print(store.export().to_text().count("moon"), "--moon PHASE" in run("create", "--help"))
+        print(store.files.export().to_text().count("moon"), "--moon PHASE" in run("create", "--help"))
         print(run("create", "other", "proj.report", "--moon", "half").splitlines()[0])
         """,
         """

@@ -51,6 +51,9 @@ from redisbeater.times import age_words, clock_words, date_words, duration_words
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
 
+#: The fields besides the policies that other lines of :func:`_facts` tell; any further one has a line by its name.
+_TOLD = ("description", "labels", "disabled_until", "skip")
+
 
 def details(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded | None = None) -> list[str]:
     """Return the lines about one entry: what it is, when it runs, how it fared, with what is recorded of its runs.
@@ -81,6 +84,7 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
     yield "changed", _changed(entry, view)
     yield "labels", ", ".join(f"{name}={value}" for name, value in entry.labels.items())
     yield "options", printable_json(entry.definition.options) if entry.definition and entry.definition.options else ""
+    yield from _further(entry)
     yield "error", entry.last_error
     yield "tries", _tries(entry, view)
     yield "declaration", entry.declaration and f"not stored: {entry.declaration}"
@@ -172,6 +176,14 @@ def _policies(entry: EntryView, defaults: Defaults) -> Iterator[str]:
             yield f"{name} {_policy(name, value)}"
     for name, value in inherited_policies(entry.definition, defaults).items():
         yield f"{name} {_policy(name, value)} (setting)"
+
+
+def _further(entry: EntryView) -> Iterator[tuple[str, str]]:
+    """Yield the fields that are set and that no other line tells."""
+    for name, value in given_policies(entry.definition._asdict()).items() if entry.definition else ():
+        is_told = name in _TOLD or (name == "timezone" and value in entry.schedule)
+        if POLICY_FIELDS[name].group not in POLICIES and not is_told:
+            yield name, _policy(name, value)
 
 
 def _policy(name: str, value: Any) -> str:
