@@ -165,7 +165,7 @@ EFFECTS = {
         Error: --grade: expected a whole number of points from 1 to 5, got 9
         422 True True
         200
-        [4, None] [5]
+        [4, None] [5, None]
         1 1
         True
         """,
@@ -190,17 +190,20 @@ EFFECTS = {
     ),
     "A column of the list": (
         """
-        import json
-        from proj import run, store
+        import json, re
+        from proj import browse, run, store
 
         store.create("report", "proj.report", 3600.0)
         _, head, row, *_ = run("list").splitlines()
         print(head.split()[-1], row.split()[-1])
-        print("origin" in json.loads(run("list", "--json")))
+        print(json.loads(run("list", "--json"))["origin"])
+        page = browse().get("/").text
+        print(re.findall('columnheader" class="more">(.*?)<', page), "<bdi>dynamic</bdi>" in page)
         """,
         """
         ORIGIN dynamic
-        True
+        dynamic
+        ['Origin'] True
         """,
     ),
 }

@@ -26,7 +26,7 @@ from redisbeater.cli.group import (
     print_lines,
     times,
 )
-from redisbeater.cli.table import RESULT, STATE, View, aligned, head, table
+from redisbeater.cli.table import TERMINAL_COLUMNS, View, aligned, head, table
 from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -306,9 +306,10 @@ def _deleted_lines(
 
 def _listing(store: OperatorStore, found: Sequence[EntryView], view: View) -> list[str]:
     total, view = store.count(), replace(view, is_paused=store.paused() is not None)
-    results = [entry.result.words.split()[0].strip(",:") if entry.result else "" for entry in found]
-    lines = coloured(table(found, view), results, RESULT)
-    lines = coloured(lines, [entry.state_words for entry in found], STATE)
+    lines = table(found, view)
+    for column in reversed(TERMINAL_COLUMNS):  # a colour moves what stands behind it
+        if column.word:
+            lines = coloured(lines, [column.word(entry) for entry in found], column.heading.upper())
     return [head(found, view, total, is_led=store.is_led()), *lines]
 
 
