@@ -198,7 +198,7 @@ EFFECTS = {
         print(head.split()[-1], row.split()[-1])
         print(json.loads(run("list", "--json"))["origin"])
         page = browse().get("/").text
-        print(re.findall('columnheader" class="more">(.*?)<', page), "<bdi>dynamic</bdi>" in page)
+        print(re.findall('columnheader" class="further">(.*?)<', page), "<bdi>dynamic</bdi>" in page)
         """,
         """
         ORIGIN dynamic

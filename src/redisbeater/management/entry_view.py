@@ -56,7 +56,7 @@ def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault
             yield FieldDefault(name, "none", "default")
 
 
-#: The fields of each entry in the JSON of a listing besides those of its columns, and further ones of a single entry.
+#: The fields of each entry in the JSON of a listing, besides columns with ``in_json``; and further ones of one entry.
 LISTED = (
     "name", "state", "next", "last_run_at", "runs", "schedule", "task",
     "last_error", "tries", "failing_since", "retry_at", "late", "result",
