@@ -80,12 +80,14 @@ EFFECTS = {
 
         run("create", "report", "proj.report", "--every", "1h", "--weight", "3")
         print(store.get("report").weight, "weight" in store.files.export().to_text())
+        print(*[line.strip() for line in run("show", "report").splitlines() if "weight" in line])
         run("update", "report", "--unset", "weight")
         print(store.get("report").weight)
         print(run("create", "other", "proj.report", "--every", "1h", "--weight", "0").splitlines()[0])
         """,
         """
         3 True
+        weight       3
         None
         Error: --weight: expected a whole number, at least 1, got 0
         """,
@@ -140,16 +142,32 @@ EFFECTS = {
     ),
     "A verb that changes entries or runs by name": (
         """
-        from proj import run, store
+        from proj import browse, run, store
 
         for name in ("report", "other"):
             store.create(name, "proj.report", 3600.0)
         print(run("touch", "report", "other", "--note", "seen").count("touched, next run"))
         print([line.details["note"] for line in store.log("report") if line.what == "touched"])
+        print(run("touch", "report", "--grade", "9").strip())
+        run("touch", "report", "--grade", "4")
+        page = browse()
+        asked = page.post("/entries/touch", data={"name": "other", "grade": "six"})
+        print(asked.status_code, 'name="grade" value="six"' in asked.text, "expected a whole number" in asked.text)
+        print(page.post("/entries/touch", data={"name": "other", "grade": "5"}).status_code)
+        grades = lambda name: [line.details.get("grade") for line in store.log(name) if line.what == "touched"]
+        print(grades("report"), grades("other"))
+        print(*[page.get(path).text.count('name="grade"') for path in ("/", "/entry?name=report")])
+        print("--grade 3 report" in page.get("/find", params={"q": "touch report grade 3"}).text)
         """,
         """
         2
         ['seen']
+        Error: --grade: expected a whole number of points from 1 to 5, got 9
+        422 True True
+        200
+        [4, None] [5, None]
+        1 1
+        True
         """,
     ),
     "A metric": (
@@ -172,17 +190,20 @@ EFFECTS = {
     ),
     "A column of the list": (
         """
-        import json
-        from proj import run, store
+        import json, re
+        from proj import browse, run, store
 
         store.create("report", "proj.report", 3600.0)
         _, head, row, *_ = run("list").splitlines()
         print(head.split()[-1], row.split()[-1])
-        print("origin" in json.loads(run("list", "--json")))
+        print(json.loads(run("list", "--json"))["origin"])
+        page = browse().get("/").text
+        print(re.findall('columnheader" class="further">(.*?)<', page), "<bdi>dynamic</bdi>" in page)
         """,
         """
         ORIGIN dynamic
-        True
+        dynamic
+        ['Origin'] True
         """,
     ),
 }
@@ -203,6 +224,19 @@ context, store = Context.of(app), ScheduleStore(app)
 
 def run(*arguments):
     return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app)).output
+
+
+def browse():
+    import warnings
+
+    warnings.simplefilter("ignore")  # it prefers another HTTP client
+    from redisbeater.dashboard import create_app, token
+    from starlette.testclient import TestClient
+
+    page = create_app(app, auth=token("0123456789abcdef-token"), allowed_hosts=["jobs.example.com"])
+    client = TestClient(page, base_url="http://jobs.example.com")
+    client.headers["Authorization"] = "Bearer 0123456789abcdef-token"
+    return client
 
 
 @app.task

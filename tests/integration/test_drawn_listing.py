@@ -18,6 +18,7 @@ from due import UTC, save_due, stored
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
+from redisbeater.model.fields import FIELDS
 
 #: A Saturday, 23:31:07 in Vienna.
 NOW = "2026-11-21T23:31:07"
@@ -168,6 +169,43 @@ def test_show_says_which_policies_come_from_settings(
     assert policies.split(maxsplit=1)[1] == (
         "jitter 5 s; misfire_grace_time 1 h (setting); coalesce all (setting); overlap skip (setting)"
     )
+
+
+def test_show_prints_the_zone_of_an_entry_whose_schedule_does_not_say_it(
+    run: Callable[..., Result], write: Callable[..., None]
+) -> None:
+    write("hourly", "2026-11-23T08:00:00", timezone="Asia/Tokyo")
+    write("nightly", "2026-11-23T08:00:00", timezone="Asia/Tokyo", schedule=CRON)
+
+    shown, nightly = run("show", "hourly").stdout, run("show", "nightly").stdout
+
+    assert "\n  timezone     Asia/Tokyo\n" in shown
+    assert nightly.count("Asia/Tokyo") == 1
+
+
+def test_show_prints_every_field_that_is_set(run: Callable[..., Result], make_app: Callable[..., Celery]) -> None:
+    app = make_app("shop", redisbeater_track_runs=True)
+    fields: Any = {
+        "timezone": "Asia/Tokyo", "start_at": datetime(2027, 1, 3), "end_at": datetime(2028, 1, 3), "max_runs": 77,
+        "on_finish": "delete", "misfire_grace_time": 90, "coalesce": "all", "jitter": 7, "overlap": "skip",
+        "requeue_lost": 4, "anchor": "execution", "deadline": 80, "disable_after_failures": 66,
+    }  # fmt: skip
+    told = {
+        "args": (["A1"], "'A1'"), "kwargs": ({"pages": 9}, "pages=9"),
+        "options": ({"queue": "slow"}, '"queue": "slow"'),
+        "enabled": (True, "disabled, dynamic"), "description": ("for the board", "description  for the board"),
+        "labels": ({"team": "data"}, "labels       team=data"),
+        "disabled_until": (datetime(2027, 5, 1), "until Sat 1 May 2027"),
+        "skip": ([datetime(2027, 6, 1, 8, tzinfo=UTC)], "skips        2027-06-01 17:00:00"),
+    }  # fmt: skip
+    assert {*fields, *told, "once"} == set(FIELDS), "of a new field, its value and what show says of it"
+    given = {**fields, **{name: value for name, (value, _) in told.items()}}
+
+    RedisScheduleEntry("report", "proj.work", 60, app=app, **given).save()
+    shown = run("show", "report", app=app).stdout
+
+    assert [name for name in fields if f"{name} " not in shown] == []
+    assert [text for _, text in told.values() if text not in shown] == []
 
 
 def test_show_has_the_last_change(run: Callable[..., Result], vienna: Celery) -> None:

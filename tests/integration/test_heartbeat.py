@@ -22,6 +22,7 @@ from outbox import names, run_due, take
 from support.proxy import Proxy
 from support.servers import Server
 from support.waiting import wait_until
+from web_site import browse
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.beat.heartbeat import PERIOD_SECONDS
@@ -330,6 +331,18 @@ def test_the_status_is_drawn_for_people(app: Celery, client: redis.Redis, prefix
         "runs       at least once",
         "paused     no",
     ]
+
+
+def test_terminal_and_page_count_on_how_long_the_broker_has_been_unavailable(
+    app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    client.set(f"{prefix}:lock", "web1:4121:5f0c9a1e")
+    write(client, prefix, "web1:4121:5f0c9a1e", broker_away=7190.0, last_pass=ago(client, 14))
+
+    told = "redis, unavailable for 2 h"
+
+    assert f"broker     {told}     " in run(app, "status").stdout
+    assert f"<bdi>{told}</bdi>" in browse(app).get("/status").text
 
 
 def test_a_beat_that_was_killed_is_no_standby(app: Celery, client: redis.Redis, prefix: str) -> None:

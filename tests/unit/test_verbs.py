@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -47,8 +48,11 @@ def test_the_page_on_the_interface_has_every_verb_with_its_right() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
-def test_a_verb_takes_a_note_and_who_does_it(verb: Verb) -> None:
-    assert {"note", "by"} <= set(verb.takes)
+def test_the_method_of_a_verb_takes_its_arguments_a_note_and_who_does_it(verb: Verb) -> None:
+    wanted = {"note", "by", *(argument.name for argument in verb.takes)}
+
+    assert wanted <= set(inspect.signature(verb.one).parameters)
+    assert verb.many is None or wanted <= set(inspect.signature(verb.many).parameters)
 
 
 def test_nobody_is_offered_what_the_right_is_missing_for() -> None:

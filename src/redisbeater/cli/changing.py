@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 from typing import Any, cast
 
 import click
@@ -16,7 +16,6 @@ from celery import Celery
 from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     INTERRUPTED,
-    MOMENT,
     NAME,
     NAMES,
     TASK,
@@ -33,6 +32,8 @@ from redisbeater.cli.group import (
 )
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal, with_progress
+from redisbeater.cli.upcoming import zone_of
+from redisbeater.cli.writing import option_of
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import json_form, printable_json, shown
@@ -46,11 +47,11 @@ from redisbeater.exceptions import InvalidEntry, RedisBeaterError, RunActive, St
 from redisbeater.management.bulk import Outcome, disable_many
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import Filter, Search
-from redisbeater.management.verbs import Verb
+from redisbeater.management.verbs import VERBS, Verb
 from redisbeater.model.fields import MOST_SKIPPED
 from redisbeater.schedules.zones import read_zone
 from redisbeater.store import SAVE_PAGE, pages
-from redisbeater.times import clock_words, relative_words
+from redisbeater.times import FAR_FUTURE, clock_words, relative_words
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -218,38 +219,57 @@ def _page_by_page(
             yield from change(page)
 
 
+def taking(verb: Verb) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what adds the arguments of a verb to a command, which gets what was typed, or None."""
+    options = [option_of(each.name, each.kind, each.sentence, each.sentence) for each in verb.takes]
+    return lambda function: functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), function)
+
+
 def command_of(verb: Verb) -> click.Command:
     """Return the command of a verb that says no more than what became of each entry, and its next run."""
 
-    def change(app: Celery, names: Sequence[str], *, times: Times | None = None, as_json: bool, **author: str) -> None:
+    def change(
+        app: Celery,
+        names: Sequence[str],
+        *,
+        times: Times | None = None,
+        as_json: bool,
+        note: str,
+        by: str,
+        **typed: str | None,
+    ) -> None:
         store, view = ScheduleStore(app), times and times.view()
         undo = verb.undo if verb.is_destructive else ""
+        given = verb.given({name: text or "" for name, text in typed.items()})
+        is_local, now = verb.is_local(given), view.now if view else store.now() if given else FAR_FUTURE
+        passed: dict[str, Any] = {"note": note, "by": by, **verb.read(given, now, timezone.utc)}
 
         def change_one(name: str) -> tuple[str, Mapping[str, Any]]:
-            entry = verb.one(store, name, **author)
+            local = verb.read(given, now, zone_of(app, name)) if is_local else {}
+            entry = verb.one(store, name, **{**passed, **local})
             return verb.done + _and_next_run(entry, view), facts_of(verb.done, entry)
 
-        if verb.many:
-            change_page = functools.partial(verb.many, store, **author)
+        if verb.many and not is_local:
+            change_page = functools.partial(verb.many, store, **passed)
             _print_outcomes(app, verb.done, names, change_page, view, as_json=as_json, undo=undo)
         else:
             for_each(app, names, change_one, as_json=as_json)
 
     line = f"celery -A proj redisbeater {verb.name}"
     about = f"{verb.label} entries. {verb.about}\n\n\b\nExamples:\n  {line} report clean-up\n"
-    wrapped = command(selection(authored(as_json_lines(times(change) if verb.says_next else change))))
+    wrapped = command(selection(taking(verb)(authored(as_json_lines(times(change) if verb.says_next else change)))))
     return click.command(verb.name, help=f"{about}  {line} --prefix customer-7-")(wrapped)
 
 
 @redisbeater.command()
 @command
 @selection
-@click.option("--until", type=MOMENT, help="Until this time, such as 2h or 'mon 09:00'.")
+@taking(VERBS["disable"])
 @authored
 @as_json_lines
 @times
 def disable(
-    app: Celery, names: Sequence[str], *, until: Moment | None, note: str, by: str, as_json: bool, times: Times
+    app: Celery, names: Sequence[str], *, until: str | None, note: str, by: str, as_json: bool, times: Times
 ) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
@@ -262,11 +282,12 @@ def disable(
       celery -A proj redisbeater disable --task proj.tasks.report --yes
       celery -A proj redisbeater disable report --until "tomorrow 09:00" --note "the printer is away"
     """
-    if until is None or not until.text:
+    if not until:
         disable_page = functools.partial(ScheduleStore(app).disable_many, note=note, by=by)
         _print_outcomes(app, "disabled", names, disable_page, as_json=as_json)
         return
-    view, context, given = times.view(), Context.of(app), functools.partial(until.read, times.view().now)
+    view, context = times.view(), Context.of(app)
+    given = functools.partial(Moment("--until", until).read, view.now)
     is_one = len(click.get_current_context().params["names"]) == 1
 
     def change(page: Sequence[str]) -> Iterable[Outcome]:

@@ -26,7 +26,7 @@ from redisbeater.cli.group import (
     print_lines,
     times,
 )
-from redisbeater.cli.table import RESULT, STATE, View, aligned, head, table
+from redisbeater.cli.table import TERMINAL_COLUMNS, View, aligned, head, table
 from redisbeater.cli.terminal import coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -52,6 +52,9 @@ from redisbeater.times import age_words, clock_words, date_words, duration_words
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
+
+#: The fields besides the policies that other lines of :func:`_facts` tell; any further one has a line by its name.
+_TOLD = ("description", "labels", "disabled_until", "skip")
 
 
 def details(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded | None = None) -> list[str]:
@@ -83,6 +86,7 @@ def _facts(entry: EntryView, view: View, defaults: Defaults, recorded: Recorded 
     yield "changed", _changed(entry, view)
     yield "labels", ", ".join(f"{name}={value}" for name, value in entry.labels.items())
     yield "options", printable_json(entry.definition.options) if entry.definition and entry.definition.options else ""
+    yield from _further(entry)
     yield "error", entry.last_error
     yield "tries", _tries(entry, view)
     yield "declaration", entry.declaration and f"not stored: {entry.declaration}"
@@ -174,6 +178,14 @@ def _policies(entry: EntryView, defaults: Defaults) -> Iterator[str]:
             yield f"{name} {_policy(name, value)}"
     for name, value in inherited_policies(entry.definition, defaults).items():
         yield f"{name} {_policy(name, value)} (setting)"
+
+
+def _further(entry: EntryView) -> Iterator[tuple[str, str]]:
+    """Yield the fields that are set and that no other line tells."""
+    for name, value in given_policies(entry.definition._asdict()).items() if entry.definition else ():
+        is_told = name in _TOLD or (name == "timezone" and value in entry.schedule)
+        if POLICY_FIELDS[name].group not in POLICIES and not is_told:
+            yield name, _policy(name, value)
 
 
 def _policy(name: str, value: Any) -> str:
@@ -297,9 +309,10 @@ def _deleted_lines(
 def _listing(app: Celery, found: Sequence[EntryView], view: View) -> list[str]:
     store = ScheduleStore(app)
     total, view = store.count(), replace(view, is_paused=store.paused() is not None)
-    results = [entry.result.words.split()[0].strip(",:") if entry.result else "" for entry in found]
-    lines = coloured(table(found, view), results, RESULT)
-    lines = coloured(lines, [entry.state_words for entry in found], STATE)
+    lines = table(found, view)
+    for column in reversed(TERMINAL_COLUMNS):  # a colour moves what stands behind it
+        if column.word:
+            lines = coloured(lines, [column.word(entry) for entry in found], column.heading.upper())
     return [head(found, view, total, is_led=is_led(Context.of(app))), *lines]
 
 

@@ -89,7 +89,7 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
     states = f"broken {found.broken:,}, not sent {found.failing:,}"
     if found.leaders:
-        yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
+        yield "broker", f"{found.leaders[0].broker_words(view.now)}     {states}"
         yield "runs", found.leaders[0].delivery_words or "at least once"
     else:
         yield "entries", states
@@ -160,12 +160,6 @@ def _server(leaders: Sequence[BeatLine]) -> str:
         return ""
     offset = leaders[0].clock_offset_ms
     return ", ".join(filter(None, (leaders[0].server, "" if offset is None else f"clock {offset:+.1f} ms")))
-
-
-def _broker(beat: BeatLine, view: View) -> str:
-    if not beat.broker_away:
-        return f"{beat.broker}, reachable"
-    return f"{beat.broker}, unavailable for {duration_words(beat.broker_away + (view.now - beat.last_pass))}"
 
 
 @redisbeater.command()

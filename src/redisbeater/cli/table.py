@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import accumulate
 from unicodedata import combining, east_asian_width
 
 from redisbeater.display import shown
-from redisbeater.management.entry_view import EntryView
+from redisbeater.management.entry_view import COLUMNS, Column, EntryView
 from redisbeater.management.runs.results import RESULTS
 from redisbeater.management.search import LATE
 from redisbeater.schedules.english import zone_text
 from redisbeater.times import age_words, clock_words, date_words, duration_words
 
-#: The name of the column of states.
-STATE = "STATE"
-
-#: The name of the column of results, which is there where runs are recorded.
-RESULT = "RESULT"
-
-_COLUMNS = (
-    "NAME",
-    STATE,
-    RESULT,
-    "NEXT",
-    "IN",
-    "LAST",
-    "RUNS",
-    "SCHEDULE",
-    "TASK",
-)
+#: The columns of a terminal; that of results is there where runs are recorded.
+TERMINAL_COLUMNS = tuple(column for column in COLUMNS if column.shown_in != "page")
 
 #: Characters in a column of a table at most, but for the last: one long name must not pad every row. JSON has all.
 MOST_CELL = 80
 
 #: The columns that are cut where a terminal is too narrow, the first one first, and the characters that stay of each.
-_CUT_FIRST = {"SCHEDULE": 24, RESULT: 28, "TASK": 16, "NAME": 16}
+_CUT_FIRST = {"SCHEDULE": 24, "RESULT": 28, "TASK": 16, "NAME": 16}
 
 #: States that the head counts, with those that need attention last.
 _COUNTED = ("disabled", "finished", "broken", "not sent")
@@ -98,11 +83,10 @@ def head(found: Sequence[EntryView], view: View, total: int, *, is_led: bool) ->
 
 def table(found: Sequence[EntryView], view: View) -> list[str]:
     """Return the rows as aligned lines under a header."""
-    rows = [_COLUMNS, *(_cells(entry, view) for entry in found)]
-    if all(entry.result is None for entry in found):
-        place = _COLUMNS.index(RESULT)
-        rows = [(*row[:place], *row[place + 1 :]) for row in rows]
-    return aligned(rows, view.width)
+    has_results = any(entry.result is not None for entry in found)
+    columns = [column for column in TERMINAL_COLUMNS if has_results or column.name != "result"]
+    rows = [[_cell(column, entry, view) for column in columns] for entry in found]
+    return aligned([[column.heading.upper() for column in columns], *rows], view.width)
 
 
 def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -125,31 +109,34 @@ def _entries(number: int) -> str:
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
 
 
-def _cells(entry: EntryView, view: View) -> list[str]:
-    now = view.now_in(entry.zone)
-    last = "-" if entry.last_run_at is None else age_words(view.local(entry.last_run_at, entry.zone), now)
-    schedule = entry.brief or entry.last_error or entry.schedule
-    return [
-        entry.name,
-        entry.state_words,
-        entry.result.words if entry.result else "-",
-        *_next(entry, view),
-        last,
-        f"{entry.runs:,}",
-        schedule or "-",
-        entry.task or "-",
-    ]
+def _cell(column: Column, entry: EntryView, view: View) -> str:
+    return (column.text(entry) if column.text else _OWN[column.name](entry, view)) or "-"
 
 
-def _next(entry: EntryView, view: View) -> Iterable[str]:
+def _last(entry: EntryView, view: View) -> str:
+    if entry.last_run_at is None:
+        return ""
+    return age_words(view.local(entry.last_run_at, entry.zone), view.now_in(entry.zone))
+
+
+def _next(entry: EntryView, view: View) -> str:
     if entry.next is None:
-        return "-", "-"
+        return ""
     local = view.local(entry.next, entry.zone)
     zone = "" if view.is_utc or entry.zone == view.zone else f" {local:%Z}"
+    return f"{clock_words(local, view.now_in(entry.zone))}{zone}"
+
+
+def _distance(entry: EntryView, view: View) -> str:
+    if entry.next is None:
+        return ""
     late = _lateness(entry, view)
     distance = duration_words(entry.next - view.now if entry.next > view.now else late)
-    word = "" if late < LATE else " held" if view.is_paused else " late"
-    return f"{clock_words(local, view.now_in(entry.zone))}{zone}", f"{distance}{word}"
+    return f"{distance}{'' if late < LATE else ' held' if view.is_paused else ' late'}"
+
+
+#: The cells that depend on the time and on how times are shown.
+_OWN: Mapping[str, Callable[[EntryView, View], str]] = {"next": _next, "in": _distance, "last": _last}
 
 
 def _lateness(entry: EntryView, view: View) -> timedelta:

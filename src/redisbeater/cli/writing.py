@@ -57,7 +57,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.fields import (
     JSON,
     WORDS,
-    Field,
+    FieldKind,
     Flag,
     Labels,
     Word,
@@ -149,35 +149,40 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OTHERS):
         run = option(run)
     for word in reversed(WORDS):
-        run = _option(WORDS[word])(run)
+        field = WORDS[word]
+        run = option_of(field.word, field.kind, field.sentence, field.help)(run)
     for name, metavar, help_ in reversed(_SCHEDULES):
         run = click.option(f"--{name}", metavar=metavar, help=help_)(run)
     return run
 
 
-def _option(field: Field) -> Callable[..., Any]:
-    word, option = field.word, f"--{field.word.replace('_', '-')}"
-    match field.kind:
+def option_of(word: str, kind: FieldKind, sentence: str, help_: str) -> Callable[..., Any]:
+    """Return the option of a field or an argument; the command gets what was typed, or None.
+
+    ``sentence`` is what it means, ``help_`` the same with what people may write.
+    """
+    option = f"--{word.replace('_', '-')}"
+    match kind:
         case Flag():
-            return click.option(option, word, is_flag=True, default=None, help=field.help)
+            return click.option(option, word, is_flag=True, default=None, help=help_)
         case Labels():
             option, how = (
                 option.removesuffix("s"),
                 " It can be repeated; update and copy keep the others, and K= removes one.",
             )
             return click.option(
-                option, word, multiple=True, metavar="K=V", callback=read_label_changes, help=field.help + how
+                option, word, multiple=True, metavar="K=V", callback=read_label_changes, help=help_ + how
             )
         case JSON():
-            return click.option(option, word, metavar="JSON", help=f"{field.help} In quotes, or @file.")
+            return click.option(option, word, metavar="JSON", help=f"{help_} In quotes, or @file.")
         case Word():
-            words = [str(choice) for choice in field.kind.choices]
+            words = [str(choice) for choice in kind.choices]
             completed, metavar = completing(lambda: words), f"[{'|'.join(words)}]"
-            return click.option(option, word, metavar=metavar, shell_complete=completed, help=field.sentence)
+            return click.option(option, word, metavar=metavar, shell_complete=completed, help=sentence)
         case Zone():
-            return click.option(option, word, metavar="ZONE", shell_complete=completing(zone_names), help=field.help)
-        case kind:
-            return click.option(option, word, metavar=type(kind).__name__.upper(), help=field.help)
+            return click.option(option, word, metavar="ZONE", shell_complete=completing(zone_names), help=help_)
+        case _:
+            return click.option(option, word, metavar=type(kind).__name__.upper(), help=help_)
 
 
 def read_at(path: str, option: str) -> str:

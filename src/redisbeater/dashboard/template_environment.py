@@ -15,6 +15,7 @@ from redisbeater.dashboard import words
 from redisbeater.dashboard.pages import PAGES
 from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
 from redisbeater.display import printable_json, shown
+from redisbeater.management.entry_view import COLUMNS
 from redisbeater.management.verbs import VERBS, command_line
 from redisbeater.model.run import ENDS, FAILED, STATES
 from redisbeater.redaction import hidden
@@ -52,6 +53,7 @@ def environment() -> Environment:
         words=words,
         PAGES=PAGES,
         VERBS=VERBS,
+        COLUMNS=[column for column in COLUMNS if column.shown_in != "terminal"],
         command_line=command_line,
         timeline=timeline,
         history_bars=history_bars,

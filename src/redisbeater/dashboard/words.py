@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from redisbeater.management.entry_view import EntryView
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words, running_time
 from redisbeater.management.runs.results import RESULTS, Result
-from redisbeater.management.verbs import VERBS, Verb
+from redisbeater.management.verbs import VERBS, Argument, Verb
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.log_line import LogLine
@@ -212,6 +212,17 @@ def chips(head: Head, shown: Mapping[str, str]) -> Iterator[Chip]:
 def verbs(found: EntryView | Run, user: User) -> list[Verb]:
     """Return the verbs that a person may do to an entry or a run as it is now."""
     return [verb for verb in VERBS.values() if is_for(verb, found) and Right(verb.right) in user.rights]
+
+
+def verbs_of_many(user: User) -> list[Verb]:
+    """Return the verbs that a person may do to many entries at once."""
+    able = [verb for verb in VERBS.values() if verb.of == "entries" and verb.when != "deleted" and not verb.is_single]
+    return [verb for verb in able if Right(verb.right) in user.rights]
+
+
+def arguments(found: Iterable[Verb]) -> list[Argument]:
+    """Return what some verbs take, each argument once: a form of them all has one field for it."""
+    return list({each.name: each for verb in found for each in verb.takes}.values())
 
 
 def is_for(verb: Verb, found: EntryView | Run) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from redisbeater.context import Context
 from redisbeater.display import json_form, printable_json, text_of
@@ -55,7 +56,7 @@ def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault
             yield FieldDefault(name, "none", "default")
 
 
-#: The fields of each entry in the JSON of a listing, and further ones in the JSON of a single entry.
+#: The fields of each entry in the JSON of a listing, besides columns with ``in_json``; and further ones of one entry.
 LISTED = (
     "name", "state", "next", "last_run_at", "runs", "schedule", "task",
     "last_error", "tries", "failing_since", "retry_at", "late", "result",
@@ -342,7 +343,8 @@ class EntryView:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as a JSON object in a listing."""
-        return {name: json_form(getattr(self, name)) for name in LISTED}
+        names = (*LISTED, *(column.name for column in COLUMNS if column.in_json))
+        return {name: json_form(getattr(self, name)) for name in names}
 
     def details(self) -> dict[str, Any]:
         """Return all that JSON has of the entry."""
@@ -366,6 +368,56 @@ class EntryView:
     @cached_property
     def _policy(self) -> ResolvedPolicy | None:
         return ResolvedPolicy.of(self.stored.definition, self._zoned.defaults) if self.stored else None
+
+
+@dataclass(frozen=True)
+class Column:
+    """What lists show of each entry: in a terminal, on the page, and perhaps in JSON.
+
+    Attributes:
+        name: what it shows; by that a cell that is drawn in a way of its own is found.
+        heading: its heading; a terminal has it in capitals.
+        text: what a plain cell has; None: both draw it in ways of their own.
+        word: the begin of the text that is coloured as a state; None: nothing is.
+        shown_in: where it is: in a terminal, on the page, or both.
+        in_json: whether the JSON of a listing has the property of that name, besides those of ``LISTED``.
+        sort: what the page sorts by when its heading is pressed; empty: nothing.
+        style: the classes of its cells on the page; empty: those of a plain one.
+    """
+
+    name: str
+    heading: str
+    text: Callable[[EntryView], str] | None = None
+    word: Callable[[EntryView], str] | None = None
+    shown_in: Literal["both", "terminal", "page"] = "both"
+    in_json: bool = False
+    sort: str = ""
+    style: str = ""
+
+
+def _result_words(entry: EntryView) -> str:
+    return entry.result.words if entry.result else ""
+
+
+#: The columns of lists, in their order. Of what has another place in a terminal than on the page, each has a line.
+COLUMNS = (
+    Column("name", "Name", lambda entry: entry.name, sort="name", style="name"),
+    Column("state", "State", lambda entry: entry.state_words, lambda entry: entry.state_words, "terminal"),
+    Column("schedule", "Schedule", shown_in="page", style="schedule"),
+    Column("result", "Result", _result_words, lambda entry: re.split("[ ,:]", _result_words(entry))[0],
+           sort="result", style="result"),
+    Column("last", "Last run", shown_in="page", sort="last", style="when"),
+    Column("next", "Next", sort="next", style="when next"),
+    Column("in", "In", shown_in="terminal"),
+    Column("last", "Last", shown_in="terminal"),
+    Column("runs", "Runs", lambda entry: f"{entry.runs:,}", shown_in="terminal"),
+    Column("schedule", "Schedule", lambda entry: entry.brief or entry.last_error or entry.schedule,
+           shown_in="terminal"),
+    Column("task", "Task", lambda entry: entry.task, shown_in="terminal"),
+    Column("usual", "Usually takes", shown_in="page", style="when usual"),
+    Column("history", "Last 30 runs", shown_in="page", style="history"),
+    # A new column stands last.
+)  # fmt: skip
 
 
 def with_results(context: Context, entries: Sequence[EntryView]) -> list[EntryView]:

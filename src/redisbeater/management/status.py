@@ -529,7 +529,7 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
     for incident in status.incidents:
         yield "incidents", incident.told
     for beat in status.leaders:
-        away = beat.broker_away + (status.now - beat.last_pass) if beat.broker_away else timedelta(0)
+        away = beat.broker_away_at(status.now)
         if away > LONGEST_BROKER_OUTAGE:
             yield "broker", f"{beat.name} has no broker for {duration_words(away)}"
     if terms.strict and status.broken:

@@ -6,20 +6,26 @@ function of its own by its name: in the command line one that is a command alrea
 
 from __future__ import annotations
 
-import inspect
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime, tzinfo
 from typing import Any, Literal, Protocol
 
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.bulk import Outcome
 from redisbeater.management.runs.room import Runs
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.fields import Duration, FieldKind, Number, Time
+from redisbeater.times import read_duration, read_time
 
 
 class Change(Protocol):
-    """A method of ``ScheduleStore`` that changes one entry by its name, or one of ``Runs`` for a run by its id."""
+    """A method of ``ScheduleStore`` that changes one entry by its name, or one of ``Runs`` for a run by its id.
+
+    It takes the arguments of its verb as well.
+    """
 
     __name__: str
 
@@ -37,6 +43,74 @@ class ChangeOfMany(Protocol):
 
 
 @dataclass(frozen=True)
+class Argument:
+    """What a verb of entries takes besides their names: an option of its command, and a field of its forms.
+
+    Attributes:
+        name: what its method, its option and the forms call it.
+        kind: what it may be: a text, a number, a duration, a time, or one of some words.
+        label: what stands before its field.
+        sentence: what it means, with an example: the help of its option.
+        example: what may be written, shown in a field that is empty.
+        empty: what it is like without it; empty: nothing is to be said of that.
+    """
+
+    name: str
+    kind: FieldKind
+    label: str
+    sentence: str
+    example: str = ""
+    empty: str = ""
+
+    @property
+    def placeholder(self) -> str:
+        """What a field shows that is empty."""
+        return "; ".join(filter(None, (self.example, self.empty and f"empty: {self.empty}")))
+
+    @property
+    def choices(self) -> Sequence[str]:
+        """The words of which it is one; empty: it is none of a few."""
+        return [str(choice) for choice in getattr(self.kind, "choices", ())]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it means something else in another zone."""
+        return isinstance(self.kind, Time)
+
+    def read(self, text: str, now: datetime, zone: tzinfo) -> Any:
+        """Return the value of a text; local times are those of a zone.
+
+        Raises:
+            InvalidEntry: it has none.
+        """
+        path, read = f"$.{self.name}", _READERS.get(type(self.kind), _as_it_is)
+        try:
+            value = read(text, now, zone)
+        except ValueError as exc:
+            raise InvalidEntry(path, str(exc)) from exc
+        return self.kind.check(value, path)
+
+
+def _as_it_is(text: str, _now: datetime, _zone: tzinfo) -> str:
+    return text
+
+
+def _whole(text: str, _now: datetime, _zone: tzinfo) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {quoted(text)}") from None
+
+
+#: What reads the texts of the kinds of arguments; those of others are as they are.
+_READERS: Mapping[type[FieldKind], Callable[[str, datetime, tzinfo], Any]] = {
+    Time: lambda text, now, zone: read_time(text, now=now, zone=zone),
+    Duration: lambda text, _now, _zone: read_duration(text),
+    Number: _whole,
+}
+
+
+@dataclass(frozen=True)
 class Verb:
     """A change of entries or of runs by name.
 
@@ -47,6 +121,7 @@ class Verb:
         right: the right that it needs.
         one: changes one.
         many: changes many entries at once; None: they are changed one by one.
+        takes: what it takes besides names.
         of: what it changes.
         when: the entries or runs that it is offered for.
         undo: the name of the verb that undoes it; empty: none does.
@@ -66,6 +141,7 @@ class Verb:
     right: Literal["operate", "edit"]
     one: Change
     many: ChangeOfMany | None = None
+    takes: Sequence[Argument] = ()
     of: Literal["entries", "runs"] = "entries"
     when: Literal["stored", "readable", "planned", "enabled", "disabled", "deleted", "active", "ended"] = "stored"
     undo: str = ""
@@ -78,10 +154,22 @@ class Verb:
     warning: str = ""
     about: str = ""
 
-    @cached_property
-    def takes(self) -> Collection[str]:
-        """The arguments of its method behind the name."""
-        return list(inspect.signature(self.one).parameters)[2:]
+    def given(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return the texts of its arguments among those of a form, as far as they are not empty."""
+        found = {each.name: texts.get(each.name, "").strip() for each in self.takes}
+        return {name: text for name, text in found.items() if text}
+
+    def read(self, given: Mapping[str, str], now: datetime, zone: tzinfo) -> dict[str, Any]:
+        """Return the values of arguments that are given as texts.
+
+        Raises:
+            InvalidEntry: one has none.
+        """
+        return {each.name: each.read(given[each.name], now, zone) for each in self.takes if each.name in given}
+
+    def is_local(self, given: Mapping[str, str]) -> bool:
+        """Return whether arguments that are given mean something else in each zone."""
+        return any(each.is_local and each.name in given for each in self.takes)
 
 
 _store = ScheduleStore
@@ -93,7 +181,9 @@ VERBS: Mapping[str, Verb] = {
              is_frequent=True, question="Start a run of",
              warning="Each gets one run now. Its next fire time stays as it is."),
         Verb("disable", "Disable", "disabled", "operate", _store.disable, _store.disable_many, when="enabled",
-             undo="enable", is_frequent=True),
+             undo="enable", is_frequent=True,
+             takes=[Argument("until", Time(), "Until", "Until this time, such as 2h or 'mon 09:00'.",
+                             example="2h, tomorrow 09:00", empty="until enabled")]),
         Verb("enable", "Enable", "enabled", "operate", _store.enable, _store.enable_many, when="disabled",
              undo="disable", is_frequent=True, says_next=True, about="They run again from their next fire time on."),
         Verb("skip-next", "Skip next", "skipped the next run of", "operate", _store.skip_next, when="planned",
@@ -120,6 +210,6 @@ def command_line(begin: Sequence[str], command: str, *names: str, **options: str
 
     ``begin`` is what stands before the command, such as ``["celery", "-A", "proj", "redisbeater"]``.
     """
-    given = [part for name, value in options.items() if value for part in (f"--{name}", value)]
+    given = [part for name, value in options.items() if value for part in (f"--{name.replace('_', '-')}", value)]
     dashes = ["--"] if any(name.startswith("-") for name in names) else []
     return shlex.join([*begin, command, *given, *dashes, *names])

@@ -12,7 +12,7 @@ from typing import Any
 from redisbeater.display import json_fields, shown
 from redisbeater.model import json_text
 from redisbeater.schedules.zones import SAME_RULES
-from redisbeater.times import from_iso, from_unix
+from redisbeater.times import duration_words, from_iso, from_unix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +114,15 @@ class BeatLine:
     def name(self) -> str:
         """Host and process, as people know it."""
         return name_of(self.token)
+
+    def broker_away_at(self, now: datetime) -> timedelta:
+        """Return how long the broker has been unavailable, as far as this line knows; zero: it is available."""
+        return self.broker_away + max(now - self.last_pass, timedelta(0)) if self.broker_away else timedelta(0)
+
+    def broker_words(self, now: datetime) -> str:
+        """Return the broker, and whether it can be reached."""
+        away = self.broker_away_at(now)
+        return f"{self.broker}, {f'unavailable for {duration_words(away)}' if away else 'reachable'}"
 
     @property
     def delivery_words(self) -> str:

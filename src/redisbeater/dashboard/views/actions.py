@@ -108,12 +108,12 @@ async def act(verb: Verb, req: PageRequest) -> Page | Response:
 async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None) -> Page | Response:
     """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work, rest_id = work or EntriesOutcome(), chosen.rest_id
-    problem = "" if req.wants_json else _problem_of_until(verb, req, chosen)
+    problems = {} if req.wants_json else _problems(verb, req, chosen)
     is_asked = chosen.form["ask"] == "1" or len(chosen.names) > verb.most_unasked
-    if problem or (is_asked and not chosen.is_confirmed and not req.wants_json):
+    if problems or (is_asked and not chosen.is_confirmed and not req.wants_json):
         if not rest_id and len(chosen.names) > MOST_IN_FORM:
             rest_id = await keep_rest(req, chosen.rest)
-        return _question(verb, req, chosen, rest_id, problem)
+        return _question(verb, req, chosen, rest_id, problems)
     if chosen.form["step"] == "stop":
         work.left = chosen.names
     else:
@@ -124,23 +124,24 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
     return await _answer(verb, req, chosen, work)
 
 
-def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problem: str) -> Page:
+def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problems: Mapping[str, str]) -> Page:
     values = {
-        "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problem": problem,
+        "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problems": problems,
         "back": local_path(req.request, chosen.form["next"]),
         "is_final": not verb.undo or is_too_much(chosen.names),
     }  # fmt: skip
-    return Page(template="confirm.html", values=values, fragment="content", status=422 if problem else 200)
+    return Page(template="confirm.html", values=values, fragment="content", status=422 if problems else 200)
 
 
-def _problem_of_until(verb: Verb, req: PageRequest, chosen: Chosen) -> str:
-    """Return the problem of the time until which entries are disabled, or an empty text if there is none."""
-    text = chosen.form["until"].strip() if "until" in verb.takes else ""
-    with suppress(ValueError):
-        if text:
-            read_time(text, now=req.clock.now, zone=timezone.utc)
-        return ""
-    return not_understood(text)
+def _problems(verb: Verb, req: PageRequest, chosen: Chosen) -> dict[str, str]:
+    """Return what is wrong with the arguments of a verb, by their names."""
+    problems, given = dict[str, str](), verb.given(chosen.form.flat)
+    for name, text in given.items():
+        try:
+            verb.read({name: text}, req.clock.now, timezone.utc)
+        except InvalidEntry as exc:
+            problems[name] = not_understood(text) if verb.is_local({name: text}) else exc.problem
+    return problems
 
 
 async def _answer(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutcome) -> Page | Response:
@@ -231,17 +232,21 @@ def _no_longer(req: PageRequest, before: StateBefore | None, zone: tzinfo) -> st
     return f", no longer {f'until {end}' if end else 'for good'}"
 
 
-async def _change(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+async def _change(
+    verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, **more: Any
+) -> None:
     """Do a verb to entries, to all of them at once where the store can."""
-    author = _author(req, chosen)
-    if verb.many:
-        _record(work, await _awaited(req.store, verb.many)(names, **author))
+    given = verb.given(chosen.form.flat)
+    is_local = verb.is_local(given)
+    passed = {**more, **verb.read(given, req.clock.now, timezone.utc), **_author(req, chosen)}
+    if verb.many and not is_local:
+        _record(work, await _awaited(req.store, verb.many)(names, **passed))
         return
-    if "task_id" in verb.takes and chosen.form["task_id"]:
-        author["task_id"] = chosen.form["task_id"]
 
     async def change(name: str) -> None:
-        result = await _awaited(req.store, verb.one)(name, **author)
+        zone = await zone_of(req, name) if is_local else None
+        local = verb.read(given, req.clock.now, zone) if zone else {}
+        result = await _awaited(req.store, verb.one)(name, **{**passed, **local})
         if isinstance(result, str):
             work.facts[name] = result
 
@@ -268,6 +273,12 @@ def _record(work: EntriesOutcome, outcomes: Sequence[Outcome]) -> None:
             until = outcome.was_until.isoformat() if outcome.was_until else ""
             version = outcome.entry.version if outcome.entry else ""
             work.changed[outcome.name] = StateBefore(version, outcome.was_enabled, until)
+
+
+async def _trigger(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    """Start runs; a program says the id of the only one, so that it can ask again."""
+    task_id = chosen.form["task_id"]
+    await _change(verb, req, chosen, names, work, **({"task_id": task_id} if task_id else {}))
 
 
 async def _switch(verb: Verb, req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
@@ -358,8 +369,9 @@ def _author(req: PageRequest, chosen: Chosen) -> dict[str, Any]:
     return {"by": req.user.name, "note": chosen.form["note"].strip()}
 
 
-#: The verbs that do more than :func:`_change`: until a time, or only with a version and what an undo brings back.
+#: The verbs that do more than :func:`_change`: with an id, or with a version and what an undo brings back.
 OWN: Mapping[str, Callable[[Verb, PageRequest, Chosen, Sequence[str], EntriesOutcome], Awaitable[None]]] = {
+    "trigger": _trigger,
     "enable": _switch,
     "disable": _switch,
     "skip-next": _skip_next,

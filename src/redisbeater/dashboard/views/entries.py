@@ -288,25 +288,24 @@ async def _actions(req: PageRequest, asked: Command, runs: Sequence[Run | str]) 
     if verb is None:  # it changes the schedule as a whole
         is_pause = asked.verb == "pause"
         is_able = req.may("operate") and is_pause != bool(req.status.pause)
-        until = (asked.until or target) if is_pause else ""
-        return [make(f"{asked.verb.capitalize()} the schedule", "/pause", until=until)] if is_able else []
+        given = {"until": asked.given.get("until") or target} if is_pause else {}
+        return [make(f"{asked.verb.capitalize()} the schedule", "/pause", given=given)] if is_able else []
     if not target or not req.may(verb.right):
         return []
     about, found, path = verb.question or verb.label, list[FoundAction](), f"/entries/{verb.name}"
     if verb.of == "runs":
         able = [run.id for run in runs if isinstance(run, Run) and verb in words.verbs(run, req.user)]
         return [make(f"{about} run {run_id}", "/run", run_id, id=run_id) for run_id in able]
-    until = asked.until if "until" in verb.takes else ""
     key, is_label, value = target.partition("=")
     if is_label and not verb.is_single and verb.when != "deleted":
         state = verb.when if verb.when in STATES else ""
         total = (await req.store.ask(read_views, 1, 1, labels={key: value}, states=[state] if state else [])).total
         what = f"{about} {total:,} {'entry' if total == 1 else 'entries'} with {target}"
         link = f"{req.root}/?{urlencode({'label': target}, errors='replace')}"
-        found += [make(what, path, label=target, until=until, all="1", state=state, next=link)] if total else []
+        found += [make(what, path, label=target, all="1", state=state, next=link)] if total else []
     for name in await _names(req, verb, target):
         link = f"{req.root}/entry?{urlencode({'name': name}, errors='replace')}"
-        found.append(make(f"{about} {name}", path, name, until=until, next=link))
+        found.append(make(f"{about} {name}", path, name, next=link))
     return found
 
 
@@ -326,15 +325,16 @@ def _action(
     path: str,
     name: str = "",
     label: str = "",
-    until: str = "",
+    given: Mapping[str, str] | None = None,
     **more: str,
 ) -> FoundAction:
-    given = {"label": label, "until": until, "note": asked.note}
+    given = asked.given if given is None else given
+    options = {"label": label, **given, "note": asked.note}
     return FoundAction(
-        words=f"{what} until {until}" if until else what,
-        line=command_line(begin, asked.verb, *filter(None, [name]), **given),
+        words=" ".join([what, *(f"{name} {text}" for name, text in given.items() if text)]),
+        line=command_line(begin, asked.verb, *filter(None, [name]), **options),
         path=path,
-        fields={"name": name, "ask": "1", **given, **more},
+        fields={"name": name, "ask": "1", **options, **more},
     )
 
 

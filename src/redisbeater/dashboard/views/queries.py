@@ -244,11 +244,14 @@ PHRASES = sorted(
 
 
 class Command(NamedTuple):
-    """What somebody has typed to change something: ``disable team=data until tomorrow note the printer is away``."""
+    """What somebody has typed to change something: ``disable team=data until tomorrow note the printer is away``.
+
+    ``given`` are the arguments of the verb, as texts by their names.
+    """
 
     verb: str
     target: str
-    until: str
+    given: Mapping[str, str]
     note: str
 
 
@@ -258,8 +261,11 @@ def read_command(text: str) -> Command | None:
     for phrase, verb in PHRASES:
         if lowered.startswith(f"{phrase} "):
             rest, _, note = f" {text[len(phrase) :]}".partition(" note ")
-            target, _, until = rest.partition(" until ")
-            return Command(verb, target.strip(), until.strip(), note.strip())
+            names, given = [each.name for each in VERBS[verb].takes] if verb in VERBS else ["until"], dict[str, str]()
+            for name in sorted(names, key=lambda name: -rest.find(f" {name} ")):  # from the end on
+                rest, _, value = rest.partition(f" {name} ")
+                given[name] = value.strip()
+            return Command(verb, rest.strip(), {name: text for name, text in given.items() if text}, note.strip())
     return None
 
 

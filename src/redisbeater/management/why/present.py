@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from redisbeater.management.runs.results import Result
 from redisbeater.management.why.facts import (
@@ -117,7 +117,7 @@ def _problem_of_beats(facts: Facts, since: str) -> Answer | None:
     passing = [beat for beat in leaders if facts.now - beat.last_pass <= facts.longest_pass]
     if not all(beat.broker_away for beat in passing):
         return None
-    away = max(beat.broker_away + max(facts.now - beat.last_pass, timedelta(0)) for beat in passing)
+    away = max(beat.broker_away_at(facts.now) for beat in passing)
     sentence = f"Not sent yet: the broker has been unavailable for {duration_words(away)}; {since}."
     return Answer(verdict="broker_away", sentence=sentence, evidence=facts.recent())
 
