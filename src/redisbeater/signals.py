@@ -228,7 +228,7 @@ broker_away = _Signal("broker_away", "seconds", "error")
 #: ``seconds``: how long it was away. ``error``: why it was, as text.
 broker_back = _Signal("broker_back", "seconds", "error")
 
-#: Something does not do what it promises: an incident begins, or begins again. In the beat that recorded it.
+#: An incident begins, or begins again, because something does not do what it promises. In the beat that recorded it.
 #:
 #: ``incident_id``: its id. ``kind``: what is wrong: ``"schedule_lost"``. ``entry``: the entry; empty: the schedule.
 incident_opened = _Signal("incident_opened", "incident_id", "kind", "entry")

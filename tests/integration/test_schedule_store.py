@@ -589,3 +589,125 @@ def test_entries_are_found_by_a_task_as_by_its_name(app: Celery, store: Schedule
     assert [entry.name for entry in store.list(task=report)] == ["a"]
     assert [row.name for row in read_views(Context.of(app), task=report).entries] == ["a"]
     assert store.simulate(task=report).entries == 1
+
+
+# What is there
+
+
+def test_an_entry_exists_also_where_it_is_broken(
+    store: ScheduleStore, client: redis.Redis, prefix: str, scheduler: RedisScheduler
+) -> None:
+    store.create("report", "proj.report", 3600)
+    client.hset(f"{prefix}odd", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1})
+    run_due(scheduler)
+
+    assert set(store.broken()) == {"odd"}
+    assert [store.exists(name) for name in ("report", "odd", "other")] == [True, True, False]
+    assert [name in store for name in ("report", "odd", "other")] == [True, True, False]
+    assert sorted(store) == sorted(store.names())
+    assert "report" in set(store)
+    assert bool(store), "a store of an empty schedule is true, too"
+
+
+def test_an_empty_store_is_true_and_has_no_length(store: ScheduleStore) -> None:
+    sized: Any = store
+
+    assert (bool(store), list(store), store.count()) == (True, [], 0)
+    with pytest.raises(TypeError, match="no len"):
+        len(sized)
+
+
+def test_upsert_gives_fields_that_are_not_passed_their_defaults_and_keeps_the_counters(
+    store: ScheduleStore, scheduler: RedisScheduler, app: Celery
+) -> None:
+    save_due(app, "report", "proj.report")
+    run_due(scheduler)
+    store.update("report", args=[1], max_runs=9, labels={"team": "a"})
+
+    drafted = store.upsert("report", "proj.report", 60, args=[2], dry_run=True)
+    assert (drafted.args, drafted.max_runs, drafted.labels) == ([2], None, {})
+    assert (store.get("report").args, store.get("report").max_runs) == ([1], 9)
+
+    written = store.upsert("report", "proj.report", 60, args=[2], note="why", by="anna")
+    assert (written.args, written.max_runs, written.labels, written.total_run_count) == ([2], None, {}, 1)
+    assert store.get("report") == written
+    assert [line.details.get("note") for line in store.log("report", 1)] == ["why"]
+
+
+def test_upsert_creates_what_is_not_there(store: ScheduleStore) -> None:
+    assert store.upsert("new", "proj.report", 60, dry_run=True).due_at is not None
+    assert "new" not in store
+
+    assert store.upsert("new", "proj.report", 60).total_run_count == 0
+    assert "new" in store
+
+
+def test_update_checks_and_drafts_without_writing(store: ScheduleStore) -> None:
+    store.create("report", "proj.report", 60, options={"queue": "low", "priority": 3})
+    version = store.get("report").version
+
+    drafted = store.update("report", task_options={"queue": None, "priority": 5}, dry_run=True)
+    assert drafted.options == {"priority": 5}
+    with pytest.raises(InvalidEntry, match=r"\$.options.que: "):
+        store.update("report", task_options={"que": "x"}, dry_run=True)
+    assert store.get("report").version == version
+
+    assert store.update("report", task_options={"queue": None}).options == {"priority": 3}
+
+
+@pytest.mark.parametrize("field", ["args", "kwargs", "options", "labels", "skip", "enabled", "task", "schedule"])
+def test_a_field_that_has_no_none_is_refused_before_anything_is_written(store: ScheduleStore, field: str) -> None:
+    store.create("report", "proj.report", 60, args=[1], kwargs={"a": 1}, options={"queue": "low"})
+    before = store.get("report")
+
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{field}: expected .*None"):
+        store.update("report", **{field: None})
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{field}: expected .*None"):
+        store.copy("report", "other", **{field: None})
+
+    assert (store.get("report"), list(store)) == (before, ["report"])
+
+
+def test_a_history_is_asked_only_of_a_name_of_which_something_is_known(store: ScheduleStore) -> None:
+    for name in ("stored", "deleted", "in bulk"):
+        store.create(name, "proj.report", 3600)
+    store.delete("deleted")
+    with store.bulk() as bulk:
+        bulk.delete("in bulk")
+
+    assert [len(store.history(name)) > 0 for name in ("stored", "deleted", "in bulk")] == [True] * 3
+    later = now() + timedelta(days=1)
+    assert [len(store.history(name, since=later)) for name in ("stored", "deleted")] == [0, 0]
+    for since in (None, later):
+        with pytest.raises(EntryNotFound):
+            store.history("nobody", since=since)
+
+
+def test_a_deleted_entry_whose_log_is_gone_has_an_empty_history(
+    store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    store.create("report", "proj.report", 3600)
+    store.delete("report")
+    client.delete(f"{prefix}:log:report")
+
+    assert len(store.history("report")) == 0
+
+
+def test_the_time_is_that_of_redis_in_the_zone_of_the_schedule(make_app: Callable[..., Celery]) -> None:
+    store = ScheduleStore(make_app(timezone="Asia/Tokyo"))
+
+    assert store.now().utcoffset() == timedelta(hours=9)
+    assert abs(store.now() - now()) < timedelta(minutes=1)
+
+
+def test_a_pause_is_asked_for_with_a_call(store: ScheduleStore) -> None:
+    assert store.paused() is None
+    store.pause(until=timedelta(hours=1), note="deploy", by="anna")
+
+    paused = store.paused()
+    assert paused is not None
+    assert (paused.note, paused.by, paused.until is not None) == ("deploy", "anna", True)
+
+    store.resume(note="done", by="ben")
+    assert store.paused() is None

@@ -182,11 +182,6 @@ class AsyncScheduleStore:
         app: default: the current app at each call.
         key_prefix: as for :class:`ScheduleStore`.
 
-    Attributes:
-        runs: the runs by their ids, as :attr:`redisbeater.results.Runs.active` has them, to be awaited.
-        files: files of entries, as :attr:`ScheduleStore.files` has them, to be awaited.
-        incidents: what did not do what it promises, as :attr:`ScheduleStore.incidents` has it, to be awaited.
-
     Example::
 
         store = AsyncScheduleStore(app)
@@ -218,17 +213,17 @@ class AsyncScheduleStore:
 
     @property
     def runs(self) -> AsyncRuns:
-        """The runs by their ids, to be awaited."""
+        """The runs by their ids, as :class:`~redisbeater.results.AsyncRuns` has them."""
         return AsyncRuns(self)
 
     @property
     def files(self) -> AsyncFiles:
-        """Files of entries, to be awaited."""
+        """Files of entries, as :class:`~redisbeater.results.AsyncFiles` has them."""
         return AsyncFiles(self)
 
     @property
     def incidents(self) -> AsyncIncidents:
-        """What did not do what it promises, to be awaited."""
+        """What did not do what it promises, as :class:`~redisbeater.results.AsyncIncidents` has it."""
         return AsyncIncidents(self)
 
     create = Awaited(ScheduleStore.create)

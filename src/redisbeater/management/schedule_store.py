@@ -62,11 +62,6 @@ class ScheduleStore:
         app: default: the current app at each call, so that a store may be made before the app is.
         key_prefix: of one application's several schedules the one with this key prefix. Default: the setting.
 
-    Attributes:
-        runs: the runs by their ids: :class:`~redisbeater.results.Runs`.
-        files: files of entries: :class:`~redisbeater.results.Files`.
-        incidents: what did not do what it promises, and since when: :class:`~redisbeater.results.Incidents`.
-
     Every method raises :exc:`~redisbeater.InvalidEntry` for a field that cannot be stored, before anything is written,
     and :exc:`~redisbeater.StoreUnavailable` when Redis cannot be reached.
 
@@ -92,17 +87,17 @@ class ScheduleStore:
 
     @property
     def runs(self) -> Runs:
-        """The runs by their ids."""
+        """The runs by their ids, as :class:`~redisbeater.results.Runs` has them."""
         return Runs(self)
 
     @property
     def files(self) -> Files:
-        """Files of entries."""
+        """Files of entries, as :class:`~redisbeater.results.Files` has them."""
         return Files(self)
 
     @property
     def incidents(self) -> Incidents:
-        """What did not do what it promises, and since when."""
+        """What did not do what it promises, as :class:`~redisbeater.results.Incidents` has it."""
         return Incidents(self)
 
     # Entries
