@@ -938,7 +938,7 @@ LOSS = (
     ),
     Mutant(
         name="health-is-quiet-about-a-loss",
-        path="management/status.py",
+        path="health/verdict.py",
         old='        yield "incidents", incident.told\n',
         new="        pass\n",
         harm="The schedule was wiped, and health says ok.",

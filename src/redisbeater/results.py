@@ -5,6 +5,9 @@ from __future__ import annotations
 from redisbeater.editing.changes import PlannedUpsert
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.health.details import LastHour, Server
+from redisbeater.health.status import Status
+from redisbeater.health.verdict import Health
 from redisbeater.management.async_store import AsyncBulk, AsyncFiles, AsyncIncidents, AsyncRuns
 from redisbeater.management.bulk import Bulk, Outcome
 from redisbeater.management.files.export import FileEntry
@@ -20,7 +23,6 @@ from redisbeater.management.runs.room import Runs
 from redisbeater.management.runs.stop import Stopped
 from redisbeater.management.search import EntryPage
 from redisbeater.management.simulation import Band, Simulation
-from redisbeater.management.status import Health, LastHour, Server, Status
 from redisbeater.management.why.facts import Answer, Evidence
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.incident import Incident

@@ -16,7 +16,7 @@ from web_site import browse
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import site as recent_status
-from redisbeater.management.status import UNKNOWN
+from redisbeater.health.details import UNKNOWN
 from redisbeater.store.quarantine import DECLARATION
 
 pytestmark = pytest.mark.one_server

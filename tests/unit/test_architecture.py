@@ -37,6 +37,7 @@ FLOORS = (
     ("editing",),
     ("entry",),
     ("sending",),
+    ("health",),
     ("management", "beat", "dispatch", "runs"),
     ("results", "parts"),
     ("observe",),

@@ -34,6 +34,10 @@ PROCESSES = {
         "from redisbeater import RedisScheduler",
         "cli dashboard management observe.server observe.metrics runs",
     ),
+    "a beat with probes and metrics": (
+        "from redisbeater import RedisScheduler; import redisbeater.observe.server, redisbeater.observe.beat_metrics",
+        "cli dashboard health.details management runs",
+    ),
     "the web page with its metrics": (
         "import redisbeater.dashboard, redisbeater.observe.metrics",
         "beat cli dispatch observe.server observe.beat_metrics parts runs scheduler",

@@ -25,9 +25,9 @@ from redisbeater.cli.group import (
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import watched
 from redisbeater.display import json_form, printable_json, shown
-from redisbeater.management.runs.history import NO_REPORTS
+from redisbeater.health.status import Status
+from redisbeater.health.verdict import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.status import Status
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.times import clock_words, duration_words, relative_words
 

@@ -22,10 +22,10 @@ from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.exceptions import StoreError
+from redisbeater.health.status import Status, read_overview
 from redisbeater.management.future import HeldRuns
 from redisbeater.management.place import count_late
 from redisbeater.management.search import LATE
-from redisbeater.management.status import Status, read_overview
 from redisbeater.management.why.facts import lead_ended
 
 #: The largest body, and the most fields in it.

@@ -17,12 +17,12 @@ from operator import or_
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.exceptions import StoreError
+from redisbeater.health.status import read_overview
 from redisbeater.log_lines import get_logger
 from redisbeater.management.future import read_held
 from redisbeater.management.pausing import LiveChanges, Watcher
 from redisbeater.management.place import count_late
 from redisbeater.management.search import LATE
-from redisbeater.management.status import read_overview
 
 logger = get_logger(__name__)
 

@@ -22,8 +22,8 @@ from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.site import Clock
 from redisbeater.exceptions import StoreError
+from redisbeater.health.status import Status
 from redisbeater.log_lines import get_logger
-from redisbeater.management.status import Status
 from redisbeater.management.verbs import VERBS
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.display import json_form
 from redisbeater.exceptions import RedisBeaterError
+from redisbeater.health.status import Status
 from redisbeater.management.future import HeldRuns
-from redisbeater.management.status import Status
 from redisbeater.model.fields import JSON, WORDS, Field, Flag, Group, Labels, Word, Zone
 from redisbeater.model.policies import INHERIT
 from redisbeater.schedules.english import zone_text

@@ -20,6 +20,8 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.health.status import beats_of, read_overview
+from redisbeater.health.verdict import NO_REPORTS
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.future import FutureRuns, course_of, new_course
@@ -38,12 +40,9 @@ from redisbeater.management.lint_rules import (
     overlapping,
     redbeat_lacks,
 )
-from redisbeater.management.pausing import beats_of
 from redisbeater.management.registered import import_tasks, is_registered
-from redisbeater.management.runs.history import NO_REPORTS
 from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
-from redisbeater.management.status import read_overview
 from redisbeater.model import json_text
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.definition import Definition

@@ -1,11 +1,10 @@
-"""Pause and resume a schedule; the beats of a schedule; watch what changes."""
+"""Pause and resume a schedule; watch what changes."""
 
 from __future__ import annotations
 
 import json
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,42 +14,12 @@ from redisbeater.display import quoted
 from redisbeater.editing.edit import Author
 from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, WrongType
-from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.health.status import read_pause
+from redisbeater.model.beat_line import Pause
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.signals import schedule_paused, schedule_resumed
-from redisbeater.store import lock_warning
 from redisbeater.store.keys import SEVERAL
 from redisbeater.times import MAX_SECONDS
-
-#: A beat that has written no line for longer than this makes no passes any more.
-LONGEST_PASS = timedelta(seconds=30)
-
-#: Where ``beat_max_loop_interval`` is long: without a lock a beat writes its line with each claim, and may miss two.
-INTERVALS = 3
-
-
-def beats_of(lines: Mapping[str, str]) -> list[BeatLine]:
-    """Return the lines of beats, those that lead first; what another program wrote is left out."""
-    read = (BeatLine.from_text(token, text) for token, text in lines.items())
-    return sorted(filter(None, read), key=lambda beat: (not beat.leads, beat.token))
-
-
-def warning_of_lock(context: Context, lock: tuple[str, float | None], beats: Sequence[BeatLine]) -> str:
-    """Return why the lock may keep every beat from leading, or an empty text if its holder is running.
-
-    ``lock``: the token that it holds, and the seconds to its end, if it has one.
-    """
-    holder, seconds = lock
-    if holder in [beat.token for beat in beats]:
-        return ""
-    redis = context.redis
-    return lock_warning(redis.keys.lock, holder, math.inf if seconds is None else seconds, redis.command_line)
-
-
-def longest_pass(max_interval: float) -> timedelta:
-    """Return how old the last pass of a beat may be; ``max_interval``: seconds between two of its claims."""
-    return max(LONGEST_PASS, INTERVALS * timedelta(seconds=max_interval))
-
 
 #: Seconds between two looks at the claims that have not ended.
 LOOK_SECONDS = 0.1
@@ -69,19 +38,6 @@ class Resumption:
     pause: Pause | None
     held: int = 0
     oldest: timedelta = timedelta(0)
-
-
-def read_pause(context: Context) -> Pause | None:
-    """Return the pause of the schedule, or None if it is not paused."""
-    return pause_of(context.redis.pause.read(), lambda: context.redis.clock()[0])
-
-
-def pause_of(stored: tuple[str, float | None] | None, clock: Callable[[], datetime]) -> Pause | None:
-    """Return a pause of its JSON and the seconds to its end, if it has one; ``clock`` gives the time of the server."""
-    if stored is None:
-        return None
-    text, seconds_left = stored
-    return Pause.from_text(text, None if seconds_left is None else clock() + timedelta(seconds=seconds_left))
 
 
 def pause(context: Context, author: Author, until: datetime | timedelta | None) -> Pause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +23,9 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, WrongType
+from redisbeater.health.details import read_last_hour, read_server
+from redisbeater.health.status import Status, longest_pass, read_pause, read_status
+from redisbeater.health.verdict import Health, HealthLimits, check_health
 from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
@@ -32,7 +36,7 @@ from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.long_read import long_read
-from redisbeater.management.pausing import Resumption, longest_pass
+from redisbeater.management.pausing import Resumption
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
 from redisbeater.management.room import instant_of
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
@@ -41,7 +45,6 @@ from redisbeater.management.runs.reserved import RunSender, Triggers, read_overl
 from redisbeater.management.runs.room import Runs
 from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
 from redisbeater.management.simulation import Simulation, simulate_schedule
-from redisbeater.management.status import Health, HealthLimits, Status, check_health, read_status
 from redisbeater.management.why.facts import Answer
 from redisbeater.management.why.past import explain
 from redisbeater.model.beat_line import Pause
@@ -505,7 +508,7 @@ class ScheduleStore:
 
     def paused(self) -> Pause | None:
         """Return the pause of the schedule, or None if it is not paused."""
-        return pausing.read_pause(self._context)
+        return read_pause(self._context)
 
     def status(self, *, details: bool = False) -> Status:
         """Return who leads, who stands by, what is due, and what the leader reports about itself.
@@ -513,7 +516,11 @@ class ScheduleStore:
         With ``details`` also the last hour in numbers and what the server says about itself, for which the runs of all
         entries are counted: 20,000 at most.
         """
-        return read_status(self._context, details=details)
+        context = self._context
+        found = read_status(context)
+        if details:
+            return replace(found, server=read_server(context), last_hour=read_last_hour(context, found.now))
+        return found
 
     def health(
         self,

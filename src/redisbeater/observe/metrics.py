@@ -19,8 +19,8 @@ from prometheus_client.registry import Collector
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.health.verdict import answer_within
 from redisbeater.log_lines import get_logger
-from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.incident import KINDS as INCIDENT_KINDS
 from redisbeater.model.meta import Meta

@@ -22,9 +22,9 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from redisbeater.config.urls import is_loopback, is_rebindable, named_host
 from redisbeater.config.values import address_of
+from redisbeater.health.status import longest_pass
+from redisbeater.health.verdict import HANDOVER, LONGEST_BROKER_OUTAGE, Health, HealthLimits, check_health
 from redisbeater.log_lines import get_logger
-from redisbeater.management.pausing import longest_pass
-from redisbeater.management.status import HANDOVER, LONGEST_BROKER_OUTAGE, Health, HealthLimits, check_health
 from redisbeater.parts import BeatParts
 from redisbeater.times import duration_words
 

@@ -42,10 +42,6 @@ from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 logger = get_logger(__name__)
 
 
-#: What is said where no worker has reported.
-NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
     """The newest run of an entry, and the counts of its runs by outcome."""

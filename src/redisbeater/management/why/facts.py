@@ -13,8 +13,8 @@ from redisbeater.editing.declared import other_leader, unstored_declarations
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import declared_entries
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.health.status import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
 from redisbeater.management.blanking import redacted_line, shown_runs
-from redisbeater.management.pausing import LONGEST_PASS, beats_of, longest_pass, pause_of, warning_of_lock
 from redisbeater.management.runs.results import Ends, EntryResult, Result, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine

@@ -1,0 +1,214 @@
+"""``Health``: whether a schedule is healthy, and why not, as one answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+from redisbeater.context import Context
+from redisbeater.display import json_form, shown
+from redisbeater.exceptions import StoreError
+from redisbeater.health.status import LONGEST_PASS, Status, read_status
+from redisbeater.model.beat_line import BeatLine
+from redisbeater.store import Late
+from redisbeater.times import duration_words
+
+#: What is said where no worker has reported.
+NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
+
+T = TypeVar("T")
+
+#: A problem: the check that found it, and what is wrong.
+Problem = tuple[str, str]
+
+#: How many entries that failed a problem names.
+MOST_FAILED = 5
+
+#: How long a broker may be away.
+LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
+
+#: How long the lock may be free beyond its timeout.
+HANDOVER = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthLimits:
+    """What is expected of a healthy schedule.
+
+    Attributes:
+        max_late: how late the oldest entry may be.
+        require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
+        self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
+        strict: whether broken and failing entries are unhealthy, workers that do not report runs, and entries of which
+            the last run failed.
+        max_failed: how many of the latter there may be.
+        longest_pass: how old the line of a beat may be.
+    """
+
+    max_late: timedelta = timedelta(seconds=60)
+    require: Literal["leader", "any"] = "leader"
+    self_token: str = ""
+    strict: bool = False
+    max_failed: int = 0
+    longest_pass: timedelta = LONGEST_PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Whether a schedule is healthy, and why not.
+
+    Attributes:
+        problems: what is wrong; empty: it is healthy.
+        failed: for each problem the check that found it: ``pass lead late redis broker incidents entries workers
+            results``.
+        facts: what is said of a healthy schedule.
+        status: what was read; None: Redis did not answer.
+    """
+
+    problems: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    status: Status | None = field(default=None, repr=False)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one line."""
+        return f"unhealthy: {'; '.join(self.problems)}" if self.problems else f"ok: {', '.join(self.facts)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        found = {"problems": self.problems, "failed": self.failed, "status": self.status}
+        return json_form({"healthy": self.is_healthy, **found})
+
+
+def check_health(context: Context, terms: HealthLimits, timeout: float) -> Health:
+    """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
+    late_after = terms.max_late.total_seconds()
+    try:
+        answer = answer_within(timeout, lambda: _asked(context, late_after, terms.strict))
+    except StoreError as exc:
+        return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
+    if answer is None:
+        return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s")])
+    status, late, failed = answer
+    problems = list(_problems(status, late, terms))
+    if terms.strict and status.failed > terms.max_failed:
+        more = [f"and {status.failed - len(failed):,} more"] if 0 < len(failed) < status.failed else []
+        names = " ".join([", ".join(map(shown, failed)), *more])
+        problems.append(("results", f"{status.failed:,} failed{': ' if names else ''}{names}"))
+    return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
+
+
+def _asked(context: Context, late_after: float, is_strict: bool) -> tuple[Status, Late, list[str]]:
+    """Return the status, what is late, and the names of entries that failed last."""
+    status = read_status(context, counts_unread=is_strict)
+    failed = context.redis.runs.newest_failed(MOST_FAILED) if status.failed else []
+    return status, context.redis.failing.late(late_after), failed
+
+
+def answer_within(seconds: float, question: Callable[[], T]) -> T | None:
+    """Return the answer to a question to Redis; None if none comes in time: the question is left behind in a thread.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses.
+    """
+    answers: list[T | StoreError] = []
+    has_answered = threading.Event()
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except StoreError as exc:
+            answers.append(exc)
+        finally:
+            has_answered.set()
+
+    threading.Thread(target=ask, name="question", daemon=True).start()
+    has_answered.wait(seconds)
+    answer = answers[0] if answers else None
+    if isinstance(answer, StoreError):
+        raise answer
+    return answer
+
+
+def _unhealthy(problems: list[Problem]) -> Health:
+    return Health(problems=tuple(text for _, text in problems), failed=tuple(check for check, _ in problems))
+
+
+def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Problem]:
+    if status.refusal:
+        yield "redis", f"Redis refuses changes: {status.refusal}"
+    yield from _problems_of_beats(status, terms)
+    if late.entries and status.pause is None:
+        entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
+        limit = duration_words(terms.max_late)
+        yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+    for incident in status.incidents:
+        yield "incidents", incident.told
+    for beat in status.leaders:
+        away = beat.broker_away_at(status.now)
+        if away > LONGEST_BROKER_OUTAGE:
+            yield "broker", f"{beat.name} has no broker for {duration_words(away)}"
+    if terms.strict and status.broken:
+        yield "entries", f"{status.broken:,} broken"
+    if terms.strict and status.failing:
+        yield "entries", f"{status.failing:,} not sent"
+    if terms.strict and not status.workers_report:
+        yield "workers", NO_REPORTS
+
+
+def _problems_of_beats(status: Status, terms: HealthLimits) -> Iterator[Problem]:
+    if terms.self_token:
+        own = [beat for beat in status.beats if terms.self_token in (beat.token, beat.name)]
+        if not own:
+            yield "pass", f"no beat {shown(terms.self_token)} has been seen within a minute"
+        yield from _hanging(status, own, terms.longest_pass)
+    elif terms.require == "any":
+        if not any(_age(status, beat) <= terms.longest_pass for beat in status.beats):
+            yield "pass", "no beat runs"
+    else:
+        if problem := _missing_leader(status):
+            yield "lead", problem
+        yield from _hanging(status, status.leaders, terms.longest_pass)
+
+
+def _missing_leader(status: Status) -> str:
+    if status.is_led:
+        return status.lock_warning
+    ages = [_age(status, beat) for beat in status.beats if beat.leads]
+    if ages and min(ages) < (status.lock_timeout or timedelta(0)) + HANDOVER:
+        return ""  # another beat takes over
+    return f"no leader for {duration_words(min(ages))}" if ages else "no leader"
+
+
+def _hanging(status: Status, beats: list[BeatLine], longest_pass: timedelta) -> Iterator[Problem]:
+    for beat in beats:
+        if (age := _age(status, beat)) > longest_pass:
+            yield "pass", f"{beat.name} made no pass for {duration_words(age)}"
+
+
+def _age(status: Status, beat: BeatLine) -> timedelta:
+    return max(status.now - beat.last_pass, timedelta(0))
+
+
+def _facts(status: Status) -> Iterator[str]:
+    if status.is_led:
+        yield f"leader {status.leader_name}"
+    for beat in status.leaders[:1]:
+        yield f"last pass {_age(status, beat).total_seconds():.1f} s ago"
+        if beat.delivery:
+            yield f"runs {beat.delivery_words}"
+    if status.pause is not None:
+        yield f"paused{f' by {status.pause.by}' if status.pause.by else ''}"
+    elif status.due:
+        yield f"{status.due:,} due, oldest late {duration_words(status.oldest)}"
+    else:
+        yield "nothing late"
