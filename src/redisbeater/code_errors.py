@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from traceback import walk_tb
+from types import CodeType
+from typing import Any
 
 from redisbeater.exceptions import reason_of
 
@@ -28,12 +31,24 @@ class EndedByCode(Exception):
 
 
 def _is_of_signal(error: BaseException) -> bool:
-    """Tell whether the handler of a signal has raised an error, and not the code that it interrupted."""
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    """Tell whether the handler of a signal has raised an error, and not the code that it interrupted.
+
+    Where a handler cannot be looked into, an error that ends processes is taken for its: beat must not miss a signal.
+    """
+    handlers = [handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))]
     if isinstance(error, KeyboardInterrupt) and signal.default_int_handler in handlers:
         return True  # that one leaves no frame
-    codes = [getattr(handler, "__code__", None) for handler in handlers if callable(handler)]
-    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+    codes = [_code_of(handler) for handler in handlers if handler is not signal.default_int_handler]
+    if any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__)):
+        return True
+    return None in codes and isinstance(error, (SystemExit, KeyboardInterrupt))
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Return the code of a handler: a function, a method, a partial of one or an object that can be called."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
 
 
 def named(error: BaseException) -> str:
