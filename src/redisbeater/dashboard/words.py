@@ -221,7 +221,7 @@ def verbs_of_many(user: User) -> list[Verb]:
 
 
 def arguments(found: Iterable[Verb]) -> list[Argument]:
-    """Return what some verbs take, each argument once: a form of them all has one field for it."""
+    """Return the arguments of some verbs, each once: a form of them all has one field for it."""
     return list({each.name: each for verb in found for each in verb.takes}.values())
 
 
