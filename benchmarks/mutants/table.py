@@ -694,6 +694,14 @@ PAGE = (
         harm="A cookie that was stolen once lets in for ever.",
         first=("integration/test_web_attacks.py",),
     ),
+    Mutant(
+        name="searches-go-on-for-nobody",
+        path="dashboard/page_store.py",
+        old="is_long_read=is_long_read(function)",
+        new="is_long_read=False",
+        harm="Searches of people who have closed their page take the turns of those who wait.",
+        first=("integration/test_web_heavy_reads.py",),
+    ),
 )
 
 IDS = (
