@@ -90,7 +90,7 @@ def test_late_is_what_the_link_shows_and_nothing_is_late_while_paused(app: Celer
 def test_a_pause_with_an_end_does_not_keep_open_pages_busy(
     store: ScheduleStore, let_pass: Callable[[float], None]
 ) -> None:
-    store.pause("deploy", until=timedelta(hours=1))
+    store.pause(note="deploy", until=timedelta(hours=1))
     looks = hub.StatusPoller(store)
     found = []
     for _ in range(4):

@@ -59,7 +59,7 @@ def test_a_row_under_the_pointer_stays_there_when_something_appears_above_the_li
     expect(page.locator("#forecast figure")).to_be_visible()
     row(page, "job-05").locator(".schedule").hover()
     place = row(page, "job-05").bounding_box()
-    site.store.pause("deploy")
+    site.store.pause(note="deploy")
     expect(page.locator("#head .banner").first).to_contain_text("deploy")
     assert row(page, "job-05").bounding_box() == place
 
