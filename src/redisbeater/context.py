@@ -16,6 +16,7 @@ from typing import Any
 from celery import Celery
 from celery.app import app_or_default
 from celery.local import Proxy
+from celery.utils.time import timezone as zones_of_celery
 
 from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config.settings import Config
@@ -171,12 +172,19 @@ def _zone(app: Celery) -> tzinfo:
         ImproperlyConfigured: it has no IANA name, so that other programs cannot use the same.
     """
     try:
-        return read_zone(app.timezone, "timezone")
+        return read_zone(_present_zone(app), "timezone")
     except InvalidEntry as exc:
         raise ImproperlyConfigured(str(exc)) from exc
     except (KeyError, ValueError, TypeError, OSError) as exc:  # as zoneinfo raises them
         problem = f"timezone = {app.conf.timezone!r}: expected an IANA name such as 'Europe/Vienna'"
         raise ImproperlyConfigured(problem) from exc
+
+
+def _present_zone(app: Celery) -> tzinfo:
+    """Return the zone by the settings as they are now; Celery computes ``app.timezone`` only once."""
+    if app.conf.timezone:
+        return zones_of_celery.get_timezone(app.conf.timezone)
+    return zones_of_celery.utc if app.conf.enable_utc else zones_of_celery.local
 
 
 def _defaults(app: Celery, config: Config) -> Defaults:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from celery.schedules import crontab
 from support.project import BROKER_DB, SCHEDULE_DB
 from support.servers import Server
 
@@ -88,6 +89,19 @@ def test_another_database_is_used_at_once(used: Celery, server: Server, prefix: 
     finally:
         Context.of(used).redis.contents.erase()
     assert entry.key == f"{prefix}report"
+
+
+@pytest.mark.parametrize("changes", [{"timezone": "Asia/Tokyo"}, {"timezone": "Asia/Tokyo", "enable_utc": False}])
+def test_another_zone_is_that_of_entries_without_their_own(used: Celery, changes: dict[str, Any]) -> None:
+    """Celery itself computes the zone of an app once."""
+    store = ScheduleStore(used)
+    assert store.now().tzname() == "UTC"
+    used.conf.update(changes)
+
+    store.create("report", "proj.note", crontab(minute=0, hour=9))
+
+    (run,) = store.upcoming("report", limit=1)
+    assert (run.local.hour, run.local.tzname(), store.now().tzname()) == (9, "JST", "JST")
 
 
 def test_another_broker_is_that_of_the_schedule_where_no_url_is_set(

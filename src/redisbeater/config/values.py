@@ -307,7 +307,7 @@ def _names(app: Celery) -> Iterator[tuple[Any, str]]:
 
 
 #: What else decides about a schedule: where it is by default, and how late crontabs may be.
-_DECIDING = re.compile(f"{PREFIX}|broker_|beat_cron_starting_deadline", re.IGNORECASE)
+_DECIDING = re.compile(f"{PREFIX}|broker_|timezone|enable_utc|beat_cron_starting_deadline", re.IGNORECASE)
 
 #: What takes precedence over the broker's settings.
 _VARIABLES = ("CELERY_BROKER_URL", "CELERY_BROKER_WRITE_URL")

@@ -137,7 +137,6 @@ def engine_app(app: Celery) -> Celery:
     mine = Celery(app.main, set_as_current=False)
     for name in ("timezone", "enable_utc", "beat_cron_starting_deadline"):
         setattr(mine.conf, name, getattr(app.conf, name))
-    mine.timezone = app.timezone
     return mine
 
 
