@@ -134,7 +134,7 @@ def test_an_entry_that_is_deleted_meanwhile_does_not_come_any_more(store: Schedu
 
 def test_a_new_walk_sees_what_is_new(store: ScheduleStore, app: Celery) -> None:
     fill(store, app, "bcd")
-    assert store.list(limit=1).cursor == "b"
+    assert store.list(limit=1).cursor == "name:b"
     fill(store, app, "a")
 
     assert named([store.list(limit=2)]) == ["a", "b"]
@@ -194,7 +194,7 @@ def test_a_filter_that_selects_few_entries_returns_short_pages_with_a_cursor(sto
 
     pages = walk(store, task="proj.rare")
 
-    assert [(len(page), page.cursor) for page in pages] == [(0, f"e{MOST_READ - 1:05}"), (1, None)]
+    assert [(len(page), page.cursor) for page in pages] == [(0, f"name:e{MOST_READ - 1:05}"), (1, None)]
 
 
 # Broken entries
@@ -252,7 +252,10 @@ def test_broken_entries_are_listed_apart_and_hold_nothing_up(
         ({"limit": True}, "limit: "),
         ({"limit": "5"}, "limit: "),
         ({"limit": None}, "limit: "),
-        ({"cursor": ""}, "cursor: expected the cursor of a page, or None for the first one, got ''"),
+        (
+            {"cursor": ""},
+            "cursor: expected the cursor of a page in the order 'name', or None for the first one, got",
+        ),
         ({"cursor": 0}, "cursor: "),
         ({"prefix": 5}, "prefix: expected a text, or None for all, got 5"),
         ({"task": len}, "task: "),

@@ -172,7 +172,7 @@ def outcome_of(found: EntryView) -> Outcome:
 
 
 def began(*runs: Run) -> datetime | None:
-    """Return when the first of some runs began that is executed now; None: none is."""
+    """Return when the first of some runs began that is executed now, or None if none is."""
     return next((run.started_at for run in runs if run.state is State.STARTED), None)
 
 
@@ -221,7 +221,7 @@ def verbs_of_many(user: User) -> list[Verb]:
 
 
 def arguments(found: Iterable[Verb]) -> list[Argument]:
-    """Return what some verbs take, each argument once: a form of them all has one field for it."""
+    """Return the arguments of some verbs, each once: a form of them all has one field for it."""
     return list({each.name: each for verb in found for each in verb.takes}.values())
 
 

@@ -69,7 +69,7 @@ class Argument:
 
     @property
     def choices(self) -> Sequence[str]:
-        """The words of which it is one; empty: it is none of a few."""
+        """The words of which it is one, or none if it may be any."""
         return [str(choice) for choice in getattr(self.kind, "choices", ())]
 
     @property

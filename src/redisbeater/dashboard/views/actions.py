@@ -134,7 +134,7 @@ def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, proble
 
 
 def _problems(verb: Verb, req: PageRequest, chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with the arguments of a verb, by their names."""
+    """Return the problems of the arguments of a verb, by their names."""
     problems, given = dict[str, str](), verb.given(chosen.form.flat)
     for name, text in given.items():
         try:
