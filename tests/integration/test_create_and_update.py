@@ -161,7 +161,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         (("--every", "1h", "--end-at", "+2s"), "--end-at: "),
         ((*CRON, "--args", '"x"'), '--args: expected a JSON list, got \'"x"\'. For one argument write ["x"]'),
         ((*CRON, "--kwargs", "[1]"), "--kwargs: expected a JSON object, got '[1]'. Write an object, such as {"),
-        ((*CRON, "--grace", "0.1s"), "--grace: expected a duration from 1 s to"),
+        ((*CRON, "--grace", "0.1s"), "--grace: expected a duration such as 90s, from 1 s to 1000 years, got "),
         ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
         (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 has passed, "),
         ((*CRON, "--json-file", "a.json"), "--json-file holds the whole definition; "),

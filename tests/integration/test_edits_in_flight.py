@@ -229,7 +229,7 @@ def test_what_was_skipped_is_counted_once_however_often_the_commit_is_tried(app:
     assert (entry.args, entry.total_run_count) == (["new"], 1)
 
 
-def test_coalesce_that_is_changed_while_all_are_sent_leaves_no_run_uncounted(
+def test_coalesce_that_is_changed_while_all_are_sent_leaves_no_fire_time_uncounted(
     app: Celery, scheduler: RedisScheduler, store: ScheduleStore
 ) -> None:
     first = due(save_due(app, "report", late=270.0, coalesce="all"))
@@ -237,10 +237,11 @@ def test_coalesce_that_is_changed_while_all_are_sent_leaves_no_run_uncounted(
     with meanwhile(before_task_publish, lambda: store.update("report", coalesce="latest")) as made:
         sent = run_due(scheduler)
 
-    assert [run.fire_time for run in sent] == [first + number * MINUTE for number in range(5)]
-    assert len(made) == 5
+    assert [run.fire_time for run in sent] == [first, first + 4 * MINUTE]
+    assert len(made) == 2
     entry = stored(app, "report")
-    assert (entry.total_run_count, entry.due_at) == (5, first + 5 * MINUTE)
+    assert (entry.total_run_count, entry.due_at) == (2, first + 5 * MINUTE)
+    assert {reason: record.count for reason, record in entry.skipped.items()} == {"coalesced": 3}
 
 
 def test_an_entry_that_is_deleted_while_all_are_sent_stays_deleted(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +16,7 @@ from celery import Celery, Task
 from celery.schedules import BaseSchedule
 from due import ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
+from support.signals import end_process
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
@@ -148,7 +151,7 @@ def test_whatever_the_class_of_a_schedule_raises_is_logged_once_with_its_traceba
     [line] = lines(caplog, "'bad'")
     assert line.exc_info is not None
     assert line.exc_info[0] is type(ERRORS[error])
-    assert reports(custom_app)["bad"].startswith(f"$.schedule: {error}: ")
+    assert reports(custom_app)["bad"].startswith(f"$.schedule: {error}")
     assert len(reports(custom_app)["bad"]) <= 500
 
 
@@ -402,13 +405,38 @@ def test_what_a_failed_pass_has_sent_is_committed(
     assert take(app) == []
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_the_end_of_the_process_is_no_error(
-    app: Celery, make_scheduler: MakeScheduler, error: type[BaseException]
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(("end", "error"), [(end_process, SystemExit), (interrupt, KeyboardInterrupt)])
+def test_a_signal_that_ends_the_process_is_no_error(
+    app: Celery, make_scheduler: MakeScheduler, end: Callable[[], None], error: type[BaseException]
 ) -> None:
     class Ending(RedisScheduler):
         def install_default_entries(self, data: dict[str, Any]) -> None:
-            raise error
+            end()
 
     with pytest.raises(error):
         make_scheduler(app, Ending).tick()
+
+
+def test_a_subclass_that_wants_to_end_the_process_fails_its_pass_alone(
+    app: Celery, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[str] = []
+
+    class Ending(RedisScheduler):
+        def install_default_entries(self, data: dict[str, Any]) -> None:
+            if not ended:
+                ended.append("once")
+                sys.exit("no entries")
+            super().install_default_entries(data)
+
+    save_due(app, "report")
+    scheduler = make_scheduler(app, Ending)
+
+    ticked(scheduler, lambda: stored(app, "report").total_run_count, "the run")
+    [line] = lines(caplog, "beat failed, retrying in")
+    assert line.exc_info is not None
+    assert "SystemExit: no entries" in str(line.exc_info[1])

@@ -252,7 +252,7 @@ def test_broken_entries_are_listed_apart_and_hold_nothing_up(
         ({"limit": True}, "limit: "),
         ({"limit": "5"}, "limit: "),
         ({"limit": None}, "limit: "),
-        ({"cursor": ""}, "cursor: expected the cursor of a page in the order 'name', or None for the first one"),
+        ({"cursor": ""}, "cursor: expected the cursor of a page in the order 'name', or None for the first one, got"),
         ({"cursor": 0}, "cursor: "),
         ({"cursor": "b"}, "cursor: expected the cursor of a page in the order 'name', "),
         ({"cursor": "next:5"}, "cursor: expected the cursor of a page in the order 'name', "),

@@ -336,7 +336,8 @@ def test_a_task_may_send_several_messages_or_none(
     make_scheduler(app).tick()
 
     assert sorted(arrived(broker)) == ["proj.own", *["proj.three"] * 3]
-    assert [stored(app, f"proj.{name}").total_run_count for name in ("three", "own", "silent")] == [1, 1, 1]
+    assert [stored(app, f"proj.{name}").total_run_count for name in ("three", "own", "silent")] == [1, 1, 0]
+    assert stored(app, "proj.silent").skipped["declined"].count == 1
 
 
 def test_a_message_that_is_refused_before_it_leaves_holds_up_no_other(

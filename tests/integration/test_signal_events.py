@@ -111,7 +111,7 @@ def test_a_run_that_cannot_be_sent_is_reported_with_each_try_until_it_is(
     assert "takes 1 positional argument" in str(first["error"])
     assert is_now(first["next_try"])
     assert [facts["tries"] for facts in lines("run_refused")][:2] == [1, 2]
-    assert received.of("entry_failing") == [{"name": "argc", "reason": str(first["error"])}]
+    assert received.of("entry_failing") == [{"name": "argc", "reason": f"TypeError: {first['error']}"}]
     assert received.of("entry_fixed") == [{"name": "argc", "reason": "sent"}]
     assert lines("entry_fixed") == [{"event": "entry_fixed", "name": "argc", "reason": "sent"}]
 

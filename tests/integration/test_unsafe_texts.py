@@ -134,7 +134,7 @@ def test_a_reason_is_short_however_long_the_value_is(
 # The store refuses names whose keys are its own
 
 
-@pytest.mark.parametrize("name", [":schedule", ":lock", ":broken", ":", ""])
+@pytest.mark.parametrize("name", [":schedule", ":lock", ":broken", ":incidents", ":current", ""])
 def test_no_way_of_deleting_reaches_our_own_keys(app: Celery, scheduler: RedisScheduler, name: str) -> None:
     save_due(app, "a")
     scheduler.tick()

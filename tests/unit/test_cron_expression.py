@@ -163,7 +163,7 @@ def test_a_fire_time_within_a_second_is_the_next_second() -> None:
         ),
         pytest.param(
             "0 9 1,W * *",
-            """$.schedule.day_of_month: cannot read 'W' in "0 9 >1,W< * *"; expected a number""",
+            """$.schedule.day_of_month: cannot read 'W' in "0 9 >1,W< * *"; expected L, L-2, LW or 15W, one by one""",
             id="w-alone",
         ),
         pytest.param(

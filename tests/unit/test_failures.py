@@ -15,8 +15,8 @@ from redisbeater.dispatch.failures import Failures
 def test_an_entry_that_fails_alone_waits_longer_than_one_that_a_broker_refuses_with_all_others() -> None:
     failures, error = Failures(), ValueError("no")
 
-    alone = [failures.failed("alone", error, is_everywhere=False) for _ in range(12)]
-    with_all = [failures.failed("with all", error, is_everywhere=True) for _ in range(12)]
+    alone = [failures.failed("alone", error, reason="no", is_everywhere=False) for _ in range(12)]
+    with_all = [failures.failed("with all", error, reason="no", is_everywhere=True) for _ in range(12)]
 
     assert 15 <= max(alone) <= 30
     assert 0.25 <= min(with_all) <= max(with_all) <= 5.0
@@ -37,7 +37,7 @@ def test_what_differs_in_each_try_does_not_make_it_another_error(
     failures = Failures()
 
     for text in (first, second, second):
-        failures.failed("report", ValueError(text), is_everywhere=False)
+        failures.failed("report", ValueError(text), reason=text, is_everywhere=False)
 
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == times
 
@@ -47,7 +47,7 @@ def test_no_more_errors_are_remembered_than_delays(caplog: pytest.LogCaptureFixt
     failures = Failures()
 
     for number in range(MAX_THINGS + 10):
-        failures.failed(f"entry-{number}", ValueError("x"), is_everywhere=False)
+        failures.failed(f"entry-{number}", ValueError("x"), reason="x", is_everywhere=False)
 
     assert "entry-9" not in failures.failing
     assert "entry-10" in failures.failing

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import fields
 from types import ModuleType
 
-from click import Command, Context, Option
+from click import Command, Context, Group, Option
 from support.pages import DOCS
 
 from redisbeater.cli import redisbeater
@@ -222,8 +222,10 @@ def test_every_command_and_option_that_a_sentence_names_exists() -> None:
     wrong = []
     for page, text in text_of_all().items():
         for words in re.findall(r"``celery (?:-A \w+ )?redisbeater ([a-z][^`]*)``", text):
-            name = words.split()[0]
-            command = redisbeater.commands.get(name)
+            command: Command | None = redisbeater
+            for word in words.split():
+                if isinstance(command, Group):
+                    command = command.commands.get(word)
             named = set(re.findall(r"(?<!\w)--[a-z-]+", words))
             if command is None or not named <= options(command):
                 wrong.append((page, words))

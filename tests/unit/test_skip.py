@@ -118,6 +118,7 @@ def test_the_reasons_are_those_that_are_documented() -> None:
         "disabled_until",
         "skip",
         "overlap",
+        "declined",
     ]
 
 

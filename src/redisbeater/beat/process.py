@@ -27,7 +27,7 @@ from redisbeater.display import quoted, shown
 from redisbeater.editing.compare_and_set import delete_entry
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import is_unreserved
+from redisbeater.entry_name import is_name, is_unreserved
 from redisbeater.exceptions import (
     EntryNotFound,
     ImproperlyConfigured,
@@ -262,7 +262,7 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
         self._entry_class = entry_class
 
     def __getitem__(self, name: str) -> RedisScheduleEntry:
-        if not is_unreserved(name):
+        if not is_name(name) and name not in self:
             raise EntryNotFound(name)
         return self._entry_class.from_key(self._context.redis.keys.entry(name), app=self._context.app)
 

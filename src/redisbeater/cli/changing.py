@@ -220,7 +220,7 @@ def _page_by_page(
 
 
 def taking(verb: Verb) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the arguments of a verb to a command, which gets each as it was typed, or None."""
+    """Return a decorator that adds the arguments of a verb to a command, which gets what was typed, or None."""
     options = [option_of(each.name, each.kind, each.sentence, each.sentence) for each in verb.takes]
     return lambda function: functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), function)
 

@@ -90,7 +90,7 @@ _RUN_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _ticking(text: str, began: datetime | None, now: datetime) -> Markup:
-    """Return a text in which how long a run takes so far counts on; None: no run is in it that is executed now."""
+    """Return a text in which the time that the run in it takes so far counts on, if one is executed since ``began``."""
     found = began and _SO_FAR.search(text)
     if not began or not found:
         return _isolated_text(text)

@@ -172,7 +172,7 @@ def outcome_of(found: EntryView) -> Outcome:
 
 
 def began(*runs: Run) -> datetime | None:
-    """Return when the first of some runs began that is executed now; None: none is."""
+    """Return when the first of some runs began that is executed now, or None if none is."""
     return next((run.started_at for run in runs if run.state is State.STARTED), None)
 
 

@@ -648,7 +648,7 @@ class _Page:
 
 
 def _position(cursor: object, sort: str) -> str:
-    """Return what a page of this order has put into its cursor: the last name, or the number of entries before.
+    """Return the position in the cursor of a page of this order: the last name, or the number of entries before.
 
     Raises:
         ValueError: no page of this order had that cursor.

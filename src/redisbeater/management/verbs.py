@@ -69,7 +69,7 @@ class Argument:
 
     @property
     def choices(self) -> Sequence[str]:
-        """The words of which it is one; none where it is something else."""
+        """The words of which it is one, or none if it may be any."""
         return [str(choice) for choice in getattr(self.kind, "choices", ())]
 
     @property

@@ -130,8 +130,8 @@ class Sender:
         found = self._scheduler.app.tasks.get(task)
         if found is not None and getattr(type(found), "apply_async", None) is not Task.apply_async:
             return True
-        scheduler = type(self._scheduler)
-        return any(getattr(scheduler, hook) is not getattr(Scheduler, hook) for hook in _HOOKS)
+        scheduler, replaced = type(self._scheduler), vars(self._scheduler)
+        return any(hook in replaced or getattr(scheduler, hook) is not getattr(Scheduler, hook) for hook in _HOOKS)
 
     def _what_left(self, run: RedisScheduleEntry, leaving: list[_Message]) -> Declined | None:
         """Give a run the id of its message. Return why there is none, or None."""

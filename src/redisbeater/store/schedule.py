@@ -279,7 +279,7 @@ class RedisSchedule:
         return tuple(removed), misnamed
 
     def _misnaming(self, member: str) -> str:
-        """Return why no entry can have the name that a member has, as a key or as it is; empty: one can."""
+        """Return why no entry can have the name of a member, as a key or as it is, or an empty text if one can."""
         try:
             for name in (self.keys.name(member), member):
                 check_name(name)

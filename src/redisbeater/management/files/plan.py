@@ -254,7 +254,7 @@ class _Planner:
         self._statics: list[InvalidEntry] = []
 
     def plan(self, entry: FileEntry, declared: Definition, snapshot: Snapshot) -> PlannedChange | None:
-        """Return the planned change of an entry of the file; None: :meth:`check_statics` refuses it."""
+        """Return the planned change of an entry of the file, or None if :meth:`check_statics` refuses it."""
         data = declared.to_data(self._context.codec)
         origin = self._origin(entry, data)
         is_ours = snapshot.exists and self._is_ours(entry, snapshot, origin)
@@ -386,7 +386,7 @@ class _Planner:
 
 
 def owner_words(origin: str) -> str | None:
-    """Return whose an entry of this origin is: the owner of a file, or the code of an application; None: nobody's."""
+    """Return the owner of an entry of this origin, a file or the code of an application, or None if it has none."""
     return f"static of {application_of(origin)}" if is_static(origin) else file_owner(origin) or None
 
 
