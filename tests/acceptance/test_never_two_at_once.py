@@ -11,9 +11,9 @@ import pytest
 from support.project import Project
 from support.waiting import wait_until
 
-from redisbeater import RunActive, ScheduleStore
+from redisbeater import Run, RunActive, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.model.run import Run, State
+from redisbeater.results import State
 
 TASKS = """
 import os

@@ -14,7 +14,7 @@ from support.servers import Server
 from support.waiting import WAIT_SECONDS, wait_until
 from tracked import ENTRY, Worker
 
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: Each pool with Redis as its broker, and the default one with RabbitMQ too, and with children that are no forks.
 WORKERS = ("prefork", "threads", "solo", "gevent", "eventlet", "prefork on RabbitMQ")

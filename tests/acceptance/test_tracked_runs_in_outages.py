@@ -12,7 +12,7 @@ from support.servers import Server
 from support.waiting import wait_until
 from tracked import Worker
 
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: Seconds of a lease in these tests, the shortest that there is.
 LEASE = 10.0

@@ -11,7 +11,8 @@ from support.servers import Server
 from support.waiting import wait_until
 from tracked import Worker
 
-from redisbeater.model.run import Run, State
+from redisbeater import Run
+from redisbeater.results import State
 
 
 @pytest.fixture(params=["prefork", "threads"])

@@ -14,7 +14,7 @@ from support.servers import Server
 from support.waiting import wait_until
 from tracked import Worker
 
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: The project of somebody who only set ``imports``.
 PLAIN = """

@@ -19,8 +19,10 @@ from support.project import Process, Project
 from support.servers import Server
 from support.waiting import wait_until
 
+from redisbeater import Run
 from redisbeater.context import Context
-from redisbeater.model.run import FINAL, NewRun, Run, State
+from redisbeater.model.run import FINAL, NewRun
+from redisbeater.results import State
 from redisbeater.store.runs import RunStore
 
 __all__ = ("ENTRY", "Worker")

@@ -13,8 +13,8 @@ import redis
 
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Score
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.results import Score
 from redisbeater.store import Claim, ClaimedEntry, connection
 from redisbeater.store.snapshot import sha1
 from redisbeater.times import EPOCH

@@ -12,10 +12,10 @@ from celery.app.trace import build_tracer
 from edit_ledger import ServerClock
 from outbox import Sent
 
-from redisbeater import RedisScheduleEntry
+from redisbeater import RedisScheduleEntry, Run
 from redisbeater.context import Context
-from redisbeater.model.meta import Score
-from redisbeater.model.run import NewRun, Payload, Run, State
+from redisbeater.model.run import NewRun, Payload
+from redisbeater.results import Score, State
 from redisbeater.runs.process import flush_all
 from redisbeater.store import Claim, Execution
 from redisbeater.store.claim import Commitment, CommitResult

@@ -38,7 +38,7 @@ from redisbeater import (
     rrule,
 )
 from redisbeater.context import Context
-from redisbeater.management.bulk import Bulk
+from redisbeater.results import Bulk
 from redisbeater.store import SAVE_PAGE, connection
 
 MINUTE = timedelta(minutes=1)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
-from redisbeater.model.log_line import LogLine
+from redisbeater.results import LogLine
 
 pytestmark = pytest.mark.one_server
 

@@ -18,7 +18,8 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
+from redisbeater.results import Score
 from redisbeater.store import Change
 from redisbeater.times import from_unix
 

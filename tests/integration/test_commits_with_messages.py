@@ -21,8 +21,7 @@ from support.servers import Server
 from redisbeater import ScheduleStore, StoreError
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.model.meta import Score
-from redisbeater.model.run import State
+from redisbeater.results import Score, State
 from redisbeater.store import Claim
 from redisbeater.store.claim import Commitment, CommitResult
 from redisbeater.store.connection import load_script

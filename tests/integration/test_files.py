@@ -23,11 +23,10 @@ from click.testing import CliRunner, Result
 from due import UTC
 from redis.connection import AbstractConnection
 
-from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
+from redisbeater import Export, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.files.export import Export
-from redisbeater.management.files.plan import Applied
+from redisbeater.results import Applied
 from redisbeater.schedules.zones import encode_datetime
 
 pytestmark = pytest.mark.one_server

@@ -14,10 +14,9 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner, Result
 
-from redisbeater import InvalidEntry, ScheduleStore
+from redisbeater import Export, InvalidEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.dashboard.auth import read_passwords
-from redisbeater.management.files.export import Export
 from redisbeater.management.files.reading import read_text
 
 pytestmark = pytest.mark.one_server

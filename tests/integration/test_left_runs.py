@@ -15,7 +15,7 @@ from support.servers import Server
 
 from redisbeater import RedisScheduler
 from redisbeater.beat.monitor import LOOK_SECONDS, OVER_SECONDS
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.one_server

@@ -14,7 +14,7 @@ from outbox import run_due
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.model.log_line import LogLine
+from redisbeater.results import LogLine
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

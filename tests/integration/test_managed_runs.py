@@ -34,7 +34,7 @@ from redisbeater import (
 )
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.model.run import State
+from redisbeater.results import State
 from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import Execution
 

@@ -14,10 +14,9 @@ from celery import Celery
 from due import now
 from support.waiting import wait_until
 
-from redisbeater import ScheduleStore
+from redisbeater import Export, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.files.export import Export
 from redisbeater.management.simulation import forecast
 
 pytestmark = pytest.mark.one_server

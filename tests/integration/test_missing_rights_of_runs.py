@@ -17,8 +17,8 @@ from edit_ledger import ServerClock
 from run_site import TRACKED, RunSite
 from support.servers import Server
 
-from redisbeater import RedisScheduler, StoreError
-from redisbeater.model.run import Run, State
+from redisbeater import RedisScheduler, Run, StoreError
+from redisbeater.results import State
 from redisbeater.store.connection import load_script
 
 pytestmark = pytest.mark.one_server

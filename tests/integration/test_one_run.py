@@ -18,7 +18,8 @@ from run_site import RunSite
 import redisbeater.store.runs
 from redisbeater import AsyncScheduleStore, RunNotFound, ScheduleStore
 from redisbeater.cli import redisbeater as commands
-from redisbeater.model.run import Kind, NewRun, Payload, State
+from redisbeater.model.run import NewRun, Payload
+from redisbeater.results import Kind, State
 from redisbeater.store.snapshot import version_of
 
 FIRST, SECOND, OTHER = (f"{begin}-aaaa-4aaa-8aaa-aaaaaaaaaaaa" for begin in ("5f0c9a1e", "5f0c9a1f", "77777777"))

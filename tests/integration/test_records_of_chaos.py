@@ -11,7 +11,7 @@ from run_site import RunSite
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from chaos.records import Stored, read_stored
 
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.one_server

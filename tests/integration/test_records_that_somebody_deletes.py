@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from run_site import LEASE, RunSite, runs_of
 
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.one_server

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler, ScheduleStore, log_lines
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
-from redisbeater.model.run import State
+from redisbeater.results import State
 from redisbeater.store import Execution
 
 pytestmark = pytest.mark.one_server

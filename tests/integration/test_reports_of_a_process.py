@@ -20,8 +20,9 @@ from celery.exceptions import Retry
 from support.waiting import wait_until
 
 import redisbeater.runs
+from redisbeater import Run
 from redisbeater.context import Context
-from redisbeater.model.run import Run, State
+from redisbeater.results import State
 from redisbeater.runs import stop_requested
 from redisbeater.runs.process import Process
 

@@ -19,8 +19,10 @@ from celery.exceptions import TimeLimitExceeded
 from outbox import take
 from support.received import Received
 
+from redisbeater import Run
 from redisbeater.context import Context
-from redisbeater.model.run import NewRun, Run, State
+from redisbeater.model.run import NewRun
+from redisbeater.results import State
 from redisbeater.runs import OnceTask, stop_requested
 from redisbeater.runs.process import Process, flush_all
 from redisbeater.store import Execution

@@ -32,7 +32,7 @@ from redisbeater.management.runs.results import read_failures
 from redisbeater.management.search import Search
 from redisbeater.management.shown_entries import read_views
 from redisbeater.model.meta import Meta
-from redisbeater.model.run import Kind, State
+from redisbeater.results import Kind, State
 
 S = State
 

@@ -14,7 +14,7 @@ from support.servers import Server
 from test_acl import LINE, PAGE, granted
 
 from redisbeater import ScheduleStore, StoreError, StoreUnavailable
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 pytestmark = pytest.mark.one_server
 

@@ -21,8 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from run_site import LEASE, TRACKED, RunSite
 from support.examples import examples
 
-from redisbeater.model.meta import Score
-from redisbeater.model.run import STATES, NewRun, Run, State
+from redisbeater import Run
+from redisbeater.model.run import STATES, NewRun
+from redisbeater.results import Score, State
 from redisbeater.store import Claim, ClaimedEntry, Execution
 from redisbeater.store.claim import Commitment
 

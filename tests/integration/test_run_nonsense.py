@@ -9,7 +9,7 @@ import redis
 from run_site import RunSite
 
 from redisbeater import ScheduleStore
-from redisbeater.model.run import RunCounts, State
+from redisbeater.results import RunCounts, State
 
 #: What is written where, and how.
 Write = Callable[[redis.Redis, str], object]

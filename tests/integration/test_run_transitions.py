@@ -9,7 +9,7 @@ import pytest
 from run_site import LEASE, QUEUE, RunSite, runs_of
 
 from redisbeater import LockNotOwnedError, RunActive, ScheduleStore
-from redisbeater.model.run import RunCounts, State
+from redisbeater.results import RunCounts, State
 
 S = State
 

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from run_site import RunSite, runs_of
 
-from redisbeater import ScheduleStore
-from redisbeater.model.run import NewRun, Run, State
+from redisbeater import Run, ScheduleStore
+from redisbeater.model.run import NewRun
+from redisbeater.results import State
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.one_server

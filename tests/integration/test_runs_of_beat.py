@@ -18,7 +18,7 @@ from support.signals import end_process
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE
 from redisbeater.management.runs.history import lateness
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 #: Seconds of the lease of a run, longer than what lies between two fire times in most tests.
 LEASE = 300

@@ -15,7 +15,8 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, RunNotFound, ScheduleStore, StoreUnavailable
 from redisbeater.context import Context
-from redisbeater.model.run import NewRun, State
+from redisbeater.model.run import NewRun
+from redisbeater.results import State
 from redisbeater.store import Execution
 
 SETTINGS: dict[str, Any] = {"redisbeater_track_runs": True, "redisbeater_lock_timeout": 2 * FAILOVER_SECONDS}

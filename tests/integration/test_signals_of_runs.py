@@ -16,7 +16,7 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
-from redisbeater.model.run import State
+from redisbeater.results import State
 from redisbeater.store import Execution
 from redisbeater.testing import FakeClock
 

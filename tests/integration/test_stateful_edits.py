@@ -34,8 +34,9 @@ from redisbeater import EntryExists, EntryNotFound, InvalidEntry, RedisScheduleE
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
 from redisbeater.model.skip import read_skipped
+from redisbeater.results import Score
 from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import ClaimedEntry, Snapshot
 from redisbeater.times import EPOCH, to_unix

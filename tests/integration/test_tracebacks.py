@@ -19,7 +19,8 @@ from run_site import TRACKED, RunSite, execute
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.management.blanking import shown_traceback
-from redisbeater.model.run import Payload, State, error_text, traceback_text
+from redisbeater.model.run import Payload, error_text, traceback_text
+from redisbeater.results import State
 
 Fail = Callable[..., str]
 

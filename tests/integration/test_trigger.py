@@ -21,7 +21,7 @@ from support.ports import dead_port
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduler, ScheduleStore, SendFailed
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.model.run import RunCounts
+from redisbeater.results import RunCounts
 
 pytestmark = pytest.mark.one_server
 

@@ -24,7 +24,7 @@ from support.ports import dead_port
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, InvalidEntry, RunActive, ScheduleStore, SendFailed
 from redisbeater.cli import redisbeater
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 pytestmark = pytest.mark.one_server
 

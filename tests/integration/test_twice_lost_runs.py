@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from run_site import LEASE, QUEUE, RunSite
 
-from redisbeater import ScheduleStore
-from redisbeater.model.run import Payload, Run, RunCounts, State
+from redisbeater import Run, ScheduleStore
+from redisbeater.model.run import Payload
+from redisbeater.results import RunCounts, State
 
 S = State
 

@@ -20,10 +20,10 @@ from redisbeater import (
     RedisScheduleEntry,
     RedisScheduler,
     ScheduleStore,
+    UpcomingRun,
     clocked,
     rrule,
 )
-from redisbeater.editing.upcoming import UpcomingRun
 
 MakeApp = Callable[..., Celery]
 

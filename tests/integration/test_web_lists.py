@@ -33,7 +33,7 @@ from redisbeater.dashboard.views import schedule as schedule_views
 from redisbeater.management import simulation
 from redisbeater.management.shown_entries import read_views
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import State
+from redisbeater.results import State
 from redisbeater.store.runs import Execution
 from redisbeater.times import from_unix
 

@@ -19,7 +19,7 @@ from web_site import browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 pytestmark = [
     pytest.mark.one_server,

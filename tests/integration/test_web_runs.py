@@ -14,11 +14,11 @@ from celery import Celery
 from support.ended_runs import begin_run, end_runs
 from web_site import BEARER, SECRET, browse
 
-from redisbeater import ScheduleStore
+from redisbeater import Run, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.dashboard import VIEW, token
 from redisbeater.dashboard.views import actions
-from redisbeater.model.run import Run, State
+from redisbeater.results import State
 
 pytestmark = [
     pytest.mark.one_server,

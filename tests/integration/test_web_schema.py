@@ -15,7 +15,7 @@ from support.pages import DOCS
 from web_site import browse
 
 from redisbeater import ScheduleStore
-from redisbeater.model.beat_line import BeatLine
+from redisbeater.results import BeatLine
 
 pytestmark = pytest.mark.one_server
 

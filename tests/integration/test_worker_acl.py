@@ -18,7 +18,8 @@ from test_run_acl import refusals
 from redisbeater import RedisScheduleEntry
 from redisbeater.config.settings import Config
 from redisbeater.context import Context
-from redisbeater.model.run import NewRun, State
+from redisbeater.model.run import NewRun
+from redisbeater.results import State
 from redisbeater.store import Execution, RunStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "runs.rst").read_text(encoding="utf-8")

@@ -22,8 +22,9 @@ from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults
+from redisbeater.results import Score
 from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.store import Snapshot
 from redisbeater.store.schedule import ZONE_KEPT_MILLISECONDS

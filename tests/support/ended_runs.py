@@ -9,7 +9,7 @@ from celery import Celery
 
 from redisbeater import ScheduleStore
 from redisbeater.context import Context
-from redisbeater.model.run import State
+from redisbeater.results import State
 from redisbeater.store.runs import Execution
 
 

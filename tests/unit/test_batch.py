@@ -8,13 +8,14 @@ from datetime import timedelta
 import pytest
 from moments import utc
 
+from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
 from redisbeater.dispatch.batch import Batch, PlannedEntry
 from redisbeater.dispatch.job import Job
-from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
 from redisbeater.model.plan import Plan
+from redisbeater.results import Score
 from redisbeater.store import ClaimedEntry
 
 FIRE_TIME = utc("2026-06-10 12:00")

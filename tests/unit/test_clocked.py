@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
-from redisbeater.schedules.interval import clocked
+from redisbeater import clocked
 from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.zones import is_in_gap
 

@@ -17,10 +17,9 @@ from redbeat.decoder import RedBeatJSONDecoder, RedBeatJSONEncoder
 from redbeat.schedules import rrule as redbeat_rrule
 from support.examples import examples
 
+from redisbeater import clocked, rrule
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.interval import clocked
 from redisbeater.schedules.kinds import ScheduleCodec
-from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.timetable import next_fire_time
 
 UTC = timezone.utc

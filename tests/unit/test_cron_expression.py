@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, sequence, utc
 from support.definitions import definition_of
 
-from redisbeater import RedisScheduleEntry, describe
+from redisbeater import RedisScheduleEntry, cron, describe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.schedules.budget import SEARCHING_STEPS
-from redisbeater.schedules.cron_expression import cron, cron_expression
+from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.timetable import Timetable, clock_change_note, next_fire_time
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from moments import utc
 from support.examples import examples
 
+from redisbeater import cron
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.cron_expression import cron, cron_expression
+from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.crontab import is_repeating, next_fire_time
 from redisbeater.schedules.kinds import ScheduleCodec
 

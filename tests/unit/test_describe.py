@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from moments import utc
 from support.examples import examples
 
-from redisbeater.schedules.cron_expression import cron
+from redisbeater import clocked, cron, describe, rrule
 from redisbeater.schedules.crontab import is_repeating
 from redisbeater.schedules.english import join_words, ordinal, zone_text
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.kinds import describe
-from redisbeater.schedules.rrule.rrule import rrule
 
 VIENNA = ZoneInfo("Europe/Vienna")
 FIXED = "(fixed: once for each time of the day, also when the clocks change)"

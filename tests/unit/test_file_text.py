@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from redisbeater import InvalidEntry
+from redisbeater import Export, InvalidEntry
 from redisbeater.display import unsafe_character
 from redisbeater.management.files import export as text
-from redisbeater.management.files.export import Export, parse, render
+from redisbeater.management.files.export import parse, render
 
 yaml = pytest.importorskip("yaml", reason="the extra yaml installs PyYAML")
 

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, local, sequence, utc
 from support.examples import examples
 
-from redisbeater import InvalidEntry, StoreUnavailable
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater import InvalidEntry, StoreUnavailable, clocked, rrule
 from redisbeater.schedules.timetable import next_fire_time
 
 UTC = timezone.utc

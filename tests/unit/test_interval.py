@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from moments import local, utc
 from support.examples import examples
 
-from redisbeater.schedules.interval import clocked, every
+from redisbeater import clocked
+from redisbeater.schedules.interval import every
 from redisbeater.schedules.timetable import Timetable, next_fire_time
 
 UTC = timezone.utc

@@ -15,9 +15,10 @@ from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import FINISHED, Meta, Score
+from redisbeater.model.meta import FINISHED, Meta
 from redisbeater.model.plan import Plan
 from redisbeater.model.skip import Reason, Skip, Skipped, add_skips, read_skipped
+from redisbeater.results import Score
 from redisbeater.schedules.kind import BrokenByCode, broken_by_code
 from redisbeater.sending.run import task_id
 from redisbeater.store import ClaimedEntry

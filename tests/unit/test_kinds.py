@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 
-from redisbeater.schedules.cron_expression import cron
-from redisbeater.schedules.interval import clocked
+from redisbeater import clocked, cron, rrule
 from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.kinds import KINDS, SCHEDULE_WORDS, ScheduleCodec, kind_of
-from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import moment_of
 

@@ -12,10 +12,11 @@ from moments import cron, utc
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import read_policies
-from redisbeater.model.meta import FINISHED, Score
+from redisbeater.model.meta import FINISHED
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip
+from redisbeater.results import Score
 
 HOURLY = cron("0 * * * *")
 

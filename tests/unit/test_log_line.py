@@ -6,7 +6,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from redisbeater.model.log_line import LogLine, line_text
+from redisbeater.model.log_line import line_text
+from redisbeater.results import LogLine
 from redisbeater.times import FAR_FUTURE, FAR_PAST
 
 FIRST = datetime(2026, 11, 22, 9, 0, tzinfo=timezone.utc)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from moments import utc
 
+from redisbeater import Run
 from redisbeater.beat.monitor import judge
 from redisbeater.model.definition import Definition
-from redisbeater.model.run import Payload, Run, State
+from redisbeater.model.run import Payload
+from redisbeater.results import State
 
 NOW = utc("2026-06-10 12:00")
 

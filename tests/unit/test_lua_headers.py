@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redisbeater
-from redisbeater.model.run import State
+from redisbeater.results import State
 from redisbeater.store.connection import load_script, without_unused
 from redisbeater.store.snapshot import digest, sha1
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, cron, utc
 from support.examples import examples
 
+from redisbeater import clocked, rrule
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.plan import meant_fire_time
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule.rrule import rrule
 
 UTC = timezone.utc
 SECOND = timedelta(seconds=1)

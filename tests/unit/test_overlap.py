@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from moments import utc
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import FINISHED, Score
+from redisbeater.model.meta import FINISHED
 from redisbeater.model.plan import ANCHOR_LOOK, Activity, Buffered, Plan, admit
 from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip
+from redisbeater.results import Score
 
 NOW = utc("2026-06-10 12:00")
 HOUR = timedelta(hours=1)

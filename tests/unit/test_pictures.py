@@ -18,8 +18,8 @@ from redisbeater.dashboard.pictures import (
     timeline,
     two_weeks,
 )
-from redisbeater.management.simulation import Band, Simulation
-from redisbeater.model.run import STATES, RunBrief, State, Tone
+from redisbeater.model.run import STATES, Tone
+from redisbeater.results import Band, RunBrief, Simulation, State
 
 UTC, VIENNA = timezone.utc, ZoneInfo("Europe/Vienna")
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

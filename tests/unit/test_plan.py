@@ -14,15 +14,15 @@ from moments import NEW_YORK, at, cron, utc
 from stepped import by_reason, stepped
 from support.examples import examples
 
+from redisbeater import clocked, rrule
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import FINISHED, Meta, Score
+from redisbeater.model.meta import FINISHED, Meta
 from redisbeater.model.plan import MAX_CATCH_UP_RUNS, Plan
 from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.results import Score
 
 UTC = timezone.utc
 NOW = utc("2026-06-10 12:00")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from moments import utc
 from support.examples import examples
 
+from redisbeater import rrule
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import Plan, plan
@@ -20,7 +21,6 @@ from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip, add_skips, read_skipped
 from redisbeater.schedules.budget import Count, Steps, StepsExhausted
-from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.timetable import Timetable
 
 UTC = timezone.utc

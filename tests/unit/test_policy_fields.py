@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
+from redisbeater import INHERIT
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
-from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
+from redisbeater.model.policies import Anchor, Coalesce, OnFinish, Overlap
 
 DEFAULTS: dict[str, Any] = {
     "timezone": None,

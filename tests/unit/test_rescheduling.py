@@ -7,14 +7,14 @@ import pytest
 from celery.schedules import schedule
 from moments import NEW_YORK, cron, utc
 
+from redisbeater import clocked, rrule
 from redisbeater.context import Context
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.results import Score
 from redisbeater.store import Snapshot
 
 NOW = utc("2026-06-10 12:00")

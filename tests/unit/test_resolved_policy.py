@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, cron, utc
 from support.examples import examples
 
+from redisbeater import INHERIT, clocked, rrule
 from redisbeater import cron as cron_of
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import FINISHED, Score
-from redisbeater.model.policies import INHERIT, Coalesce
+from redisbeater.model.meta import FINISHED
+from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules.interval import clocked
+from redisbeater.results import Score
 from redisbeater.schedules.kinds import ScheduleCodec
-from redisbeater.schedules.rrule.rrule import rrule
 
 UTC = timezone.utc
 NOON = utc("2026-06-10 12:00")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from redisbeater.management.runs.results import RESULTS, Ends, Result, result_of
-from redisbeater.model.run import RunBrief, State
+from redisbeater.management.runs.results import RESULTS, result_of
+from redisbeater.results import Ends, Result, RunBrief, State
 from redisbeater.times import FAR_FUTURE
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, local, sequence, utc
 from support.examples import examples
 
+from redisbeater import rrule
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.kinds import ScheduleCodec
-from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.zones import to_utc
 
 UTC = timezone.utc

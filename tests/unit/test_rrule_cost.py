@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from support.examples import OWN, more_in_the_whole_run, number_of_examples
 
+from redisbeater import rrule
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Steps, StepsExhausted
-from redisbeater.schedules.rrule.rrule import rrule
 
 #: How many rules are tried.
 NUMBER = number_of_examples(10_000, default=1_000)

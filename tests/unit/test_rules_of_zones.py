@@ -18,8 +18,9 @@ from support.zone_data import NEW, OLD, WEST, write_zones, zone_data
 from redisbeater import clocked, cron, rrule
 from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults
+from redisbeater.results import Score
 from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import PlannedBy, ZoneRules, rules_of

@@ -8,23 +8,11 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from redisbeater import ImproperlyConfigured, InvalidEntry
+from redisbeater import ImproperlyConfigured, InvalidEntry, Run
 from redisbeater.config.settings import Config
 from redisbeater.management.why import runs
-from redisbeater.model.run import (
-    CLOSED,
-    ENDS,
-    FINAL,
-    STATES,
-    Kind,
-    NewRun,
-    Payload,
-    Run,
-    State,
-    error_text,
-    result_text,
-    sentence_of,
-)
+from redisbeater.model.run import CLOSED, ENDS, FINAL, STATES, NewRun, Payload, error_text, result_text, sentence_of
+from redisbeater.results import Kind, State
 from redisbeater.store import Execution, holder_prefix, new_holder
 
 AT = datetime(2026, 6, 10, 12, tzinfo=timezone.utc)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import utc
 
-from redisbeater.model.meta import FINISHED, Score
+from redisbeater.model.meta import FINISHED
+from redisbeater.results import Score
 from redisbeater.times import EPOCH, FAR_FUTURE
 
 instants = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(timezone.utc))

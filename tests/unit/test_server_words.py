@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from redisbeater.health.details import UNKNOWN, eviction_words, memory_words, persistence_words
-from redisbeater.store.server import ServerFacts, read_server
+from redisbeater.results import ServerFacts
+from redisbeater.store.server import read_server
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 

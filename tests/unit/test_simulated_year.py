@@ -22,13 +22,14 @@ from dateutil.rrule import MO
 from moments import cron
 from stepped import by_reason, stepped
 
+from redisbeater import rrule
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
+from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.skip import Reason, read_skipped
-from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.results import Score
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
 from redisbeater.times import from_unix, to_unix

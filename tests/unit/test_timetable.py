@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, sequence, utc
 from support.examples import examples
 
+from redisbeater import clocked, rrule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.timetable import Timetable, next_fire_time
 
 UTC = timezone.utc

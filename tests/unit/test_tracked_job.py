@@ -13,8 +13,9 @@ from moments import utc
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta, Score
-from redisbeater.model.run import NewRun, Payload, State
+from redisbeater.model.meta import Meta
+from redisbeater.model.run import NewRun, Payload
+from redisbeater.results import Score, State
 from redisbeater.schedules.zones import decode_datetime
 from redisbeater.sending.run import run_again, task_id
 from redisbeater.store import ClaimedEntry

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
 from support.examples import examples
 
+from redisbeater import UpcomingRun, clocked, rrule
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
+from redisbeater.editing.upcoming import MOST_RUNS, upcoming_runs
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import FINISHED, Meta, Score
+from redisbeater.model.meta import FINISHED, Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules.interval import clocked
-from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.results import Score
 
 DEFAULTS = Defaults(zone=NEW_YORK)
 

@@ -10,7 +10,7 @@ from support.ended_runs import begin_run, end_runs
 from walking import create, wait_until_live
 
 from redisbeater.context import Context
-from redisbeater.model.run import State
+from redisbeater.results import State
 
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.one_server
