@@ -79,7 +79,7 @@ CLAIM = (
         old="  if entry.is_due_now then redis.call('HSET', entry.key, 'is_due_now', '1') end\n",
         new="",
         harm="An entry that a program set to 0, and whose first try fails, does not run now but at its next fire time.",
-        first=("integration/test_claim_fields.py",),
+        first=("integration/rooms/test_claim_fields.py",),
     ),
     Mutant(
         name="claim-oldest-only",
@@ -95,7 +95,7 @@ CLAIM = (
         old="if newer then return {'OUTDATED', newer} end\n",
         new="",
         harm="A beat that is older than the data goes on, and writes what the newer ones cannot read.",
-        first=("integration/test_data_format.py",),
+        first=("integration/rooms/test_data_format.py",),
     ),
     Mutant(
         name="claim-makes-another-identity",
@@ -111,7 +111,7 @@ CLAIM = (
         old="if stored.claim == claim_id and is_later_look",
         new="if is_later_look",
         harm="A beat whose reply was lost gives back what another beat is sending: those runs leave twice.",
-        first=("integration/test_claim_fields.py",),
+        first=("integration/rooms/test_claim_fields.py",),
     ),
     Mutant(
         name="lost-claim-is-forgotten",
@@ -138,7 +138,7 @@ COMMIT = (
         old="if digest(stored) == new.seen then return nil end",
         new="if true then return nil end",
         harm="What a program wrote into the meta while the run was sent is overwritten.",
-        first=("integration/test_race.py",),
+        first=("integration/rooms/test_race.py",),
     ),
     Mutant(
         name="commit-takes-a-new-score-back",
@@ -154,7 +154,7 @@ COMMIT = (
         old="local is_deleted = is_ours and not new.score",
         new="local is_deleted = not new.score",
         harm="A one-off that was moved to a later time while it was sent is deleted, and never runs then.",
-        first=("integration/test_edits_in_flight.py",),
+        first=("integration/rooms/test_edits_in_flight.py",),
     ),
     Mutant(
         name="commit-leaves-a-failure",
@@ -186,7 +186,7 @@ COMMIT = (
         old="  if answer then return next(answer) and answer end\n",
         new="  if answer and not new.push then return next(answer) and answer end\n",
         harm="A commit that is repeated, or whose entry was edited or taken, puts its message in all the same.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="commit-that-is-repeated-puts-its-message-in-again",
@@ -194,7 +194,7 @@ COMMIT = (
         old="if is_retry == '1' and is_written then return {} end",
         new="if is_retry == '1' and is_written then return nil end",
         harm="A commit whose reply was lost puts its message in twice.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="first-runs-are-committed-without-their-claim",
@@ -202,7 +202,7 @@ COMMIT = (
         old="local is_kept = is_ours and new.keep",
         new="local is_kept = false",
         harm="Another beat takes an entry that catches up between two of its commits.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="proof-is-given-once",
@@ -218,7 +218,7 @@ COMMIT = (
         old="  redis.call('HSET', run.key, 'state', 'SENT')\n  return nil, done",
         new="  return nil, done",
         harm="Without a right to the records of runs, a run that was lost is sent again with each lease.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="message-that-is-refused-ends-the-commit",
@@ -226,7 +226,7 @@ COMMIT = (
         old="redis.pcall(unpack(ARGV, place[1], place[2]))",
         new="redis.call(unpack(ARGV, place[1], place[2]))",
         harm="An entry with a queue that holds no list keeps those behind it from being committed.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="record-behind-a-message-ends-the-commit",
@@ -234,7 +234,7 @@ COMMIT = (
         old="new.push and problem_in(record, key, new, is_deleted)",
         new="new.push and record(key, new, is_deleted)",
         harm="Without the right to a command of the log, a run whose message is in the broker is sent again.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="message-into-whatever-server",
@@ -242,7 +242,7 @@ COMMIT = (
         old="if broker.why_apart then return {unproved = true} end",
         new="if false then return {unproved = true} end",
         harm="After a failover of the broker alone, messages go into the server of the schedule, where no worker is.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="resend-that-another-beat-has-taken",
@@ -258,7 +258,7 @@ COMMIT = (
         old="is_retry == '1' and stored.claim ~= claim and is_kept_by(claim_id, stored)",
         new="false",
         harm="A commit whose reply was lost while an entry catches up ends its claim, as if another beat had taken it.",
-        first=("integration/test_commits_with_messages.py",),
+        first=("integration/rooms/test_commits_with_messages.py",),
     ),
     Mutant(
         name="rebased-count-forgets-runs",
@@ -266,7 +266,7 @@ COMMIT = (
         old="count = max(theirs.total_run_count, self.meta.total_run_count)",
         new="count = theirs.total_run_count",
         harm="A program that writes the meta while a run is sent sets the run count back, and max_runs with it.",
-        first=("unit/test_job.py", "integration/test_race.py"),
+        first=("unit/test_job.py", "integration/rooms/test_race.py"),
     ),
 )
 
@@ -352,7 +352,7 @@ LOCK = (
         old="math.abs(ends_at - tonumber(seen_end)) > 0.1 then",
         new="false then",
         harm="A standby takes the lock from a leader that has renewed it since the standby looked.",
-        first=("integration/test_abandoned_lock.py",),
+        first=("integration/rooms/test_abandoned_lock.py",),
     ),
     Mutant(
         name="lock-trusted-from-the-reply-on",
@@ -558,7 +558,7 @@ EDITS = (
         old="if planned ~= change.planned or stored.claim",
         new="if stored.claim",
         harm="An entry that a program sets to 0 while another one edits it does not run now.",
-        first=("integration/test_race.py",),
+        first=("integration/rooms/test_race.py",),
     ),
     Mutant(
         name="save-wakes-nobody",
@@ -566,7 +566,7 @@ EDITS = (
         old="if #unwritten < #rows then redis.call('PUBLISH', channel, message) end\n",
         new="",
         harm="A change takes effect at the next poll, seconds later.",
-        first=("integration/test_notifier.py",),
+        first=("integration/rooms/test_notifier.py",),
     ),
     Mutant(
         name="edited-in-flight-runs-again",
@@ -574,7 +574,7 @@ EDITS = (
         old="            if self.plan.handled is not None:\n",
         new="            if False:\n",
         harm="An entry whose definition another program writes while its run is sent runs for that fire time again.",
-        first=("integration/test_edits_in_flight.py",),
+        first=("integration/rooms/test_edits_in_flight.py",),
     ),
     Mutant(
         name="deleted-in-flight-comes-back",
@@ -684,7 +684,7 @@ PAGE = (
         old='id="e-{{ row.name | name }}" ',
         new="",
         harm="A menu that is open, or the focus, goes to another entry when the order changes: what is done, too.",
-        first=("integration/test_web_rows.py",),
+        first=("integration/rooms/test_web_rows.py",),
     ),
     Mutant(
         name="session-without-end",
@@ -700,7 +700,7 @@ PAGE = (
         old="is_long_read=is_long_read(function)",
         new="is_long_read=False",
         harm="Searches of people who have closed their page take the turns of those who wait.",
-        first=("integration/test_web_heavy_reads.py",),
+        first=("integration/rooms/test_web_heavy_reads.py",),
     ),
 )
 
@@ -757,7 +757,7 @@ QUARANTINE = (
         old="  redis.call('ZADD', schedule, instant(stored.fire_time) and '-' .. stored.fire_time or '-1', entry)\n",
         new="",
         harm="A broken entry comes up at the end of each lease, is logged and alerted each time.",
-        first=("integration/test_broken.py",),
+        first=("integration/rooms/test_broken.py",),
     ),
     Mutant(
         name="repaired-entry-is-quarantined",
@@ -765,7 +765,7 @@ QUARANTINE = (
         old="if is_edited(entry, new.definition) then",
         new="if false then",
         harm="An entry that is repaired while beat reads the broken one is quarantined all the same.",
-        first=("integration/test_broken.py",),
+        first=("integration/rooms/test_broken.py",),
     ),
     Mutant(
         name="one-broken-entry-stops-all",
@@ -773,7 +773,7 @@ QUARANTINE = (
         old="if error is not None and not isinstance(error, InvalidEntry):",
         new="if False:",
         harm="A custom schedule that raises an error keeps all other entries from running.",
-        first=("integration/test_broken.py",),
+        first=("integration/rooms/test_broken.py",),
     ),
 )
 
@@ -808,7 +808,7 @@ PAUSE = (
         old="local due = text_at(pause) and {} or try(",
         new="local due = try(",
         harm="While the schedule is paused, buffered and lost runs are sent.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
 )
 
@@ -819,7 +819,7 @@ RUNS = (
         old="FAILURES[state] and not run.counted",
         new="FAILURES[state]",
         harm="A lost run that fails when it is sent again counts as two failures, and its entry is disabled too soon.",
-        first=("integration/test_twice_lost_runs.py",),
+        first=("integration/rooms/test_twice_lost_runs.py",),
     ),
     Mutant(
         name="once-task-runs-twice",
@@ -827,7 +827,7 @@ RUNS = (
         old="tonumber(attempt) < attempts or CLOSED[run.state] then",
         new="tonumber(attempt) < attempts then",
         harm="A OnceTask whose message the broker gives out again after its success is executed again.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
     Mutant(
         name="two-executions-hold-a-run",
@@ -835,7 +835,7 @@ RUNS = (
         old="if run.holder ~= holder or run.state == 'SENT'",
         new="if run.state == 'SENT'",
         harm="An execution that was thought dead goes on beside the one that replaced it.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
     Mutant(
         name="living-run-is-lost",
@@ -843,7 +843,7 @@ RUNS = (
         old="seen ~= '' and score == seen or",
         new="seen ~= '' or",
         harm="A run whose worker renewed its lease at the last moment is recorded as lost, and sent again.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
     Mutant(
         name="log-of-a-lost-run-is-needed",
@@ -851,7 +851,7 @@ RUNS = (
         old="  aside(add_to_log, log, lines, line)\n",
         new="  add_to_log(log, lines, line)\n",
         harm="Where a right to the log is missing, a lost run is judged only in part, and beat counts an outage.",
-        first=("integration/test_missing_rights_of_runs.py",),
+        first=("integration/rooms/test_missing_rights_of_runs.py",),
     ),
     Mutant(
         name="refused-run-holds-up-the-others",
@@ -859,7 +859,7 @@ RUNS = (
         old="            self._passed += 1\n",
         new="            raise\n",
         harm="One run that Redis refuses to judge keeps all others from being judged, and ends beat in time.",
-        first=("integration/test_missing_rights_of_runs.py",),
+        first=("integration/rooms/test_missing_rights_of_runs.py",),
     ),
     Mutant(
         name="history-without-cap",
@@ -867,7 +867,7 @@ RUNS = (
         old="  if excess > 0 then remove_ended(prefix, index, excess, buffered) end\n",
         new="",
         harm="The records of runs fill the memory of Redis.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
     Mutant(
         name="buffered-run-is-never-sent",
@@ -875,7 +875,7 @@ RUNS = (
         old="  if buffered then aside(release_buffered, prefix, run.name, false, buffered) end\n",
         new="",
         harm="A run that waits for the end of the one before it is never sent.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
     Mutant(
         name="requeue-with-the-old-attempt",
@@ -883,7 +883,7 @@ RUNS = (
         old="'attempt', run.attempt + 1, 'finished_at'",
         new="'attempt', run.attempt, 'finished_at'",
         harm="A lost run is sent again as the same attempt, so that the worker that came back writes over it.",
-        first=("integration/test_run_transitions.py",),
+        first=("integration/rooms/test_run_transitions.py",),
     ),
     Mutant(
         name="started-run-waits-for-ever",
@@ -891,7 +891,7 @@ RUNS = (
         old="  if run and run.state == 'SENT' then try('ZREM', prefix .. ':waiting', run.key) end\n",
         new="",
         harm="Runs that workers execute, or have ended, count as runs that nobody starts.",
-        first=("integration/test_results_of_entries.py",),
+        first=("integration/rooms/test_results_of_entries.py",),
     ),
     Mutant(
         name="late-report-is-the-result",
@@ -899,7 +899,7 @@ RUNS = (
         old="if tonumber(at) < last_at and last_at <= tonumber(server_time()) then",
         new="if false then",
         harm="A run that ended long ago and is reported late decides whether its entry is shown as failed.",
-        first=("integration/test_results_of_entries.py",),
+        first=("integration/rooms/test_results_of_entries.py",),
     ),
     Mutant(
         name="gone-entry-stays-failed",
@@ -907,7 +907,7 @@ RUNS = (
         old="  list_problem(schedule, key, is_entry and read(key, 'ends').ends)\n",
         new="",
         harm="An entry that another program has deleted counts as failed for ever.",
-        first=("integration/test_results_of_entries.py",),
+        first=("integration/rooms/test_results_of_entries.py",),
     ),
 )
 

@@ -314,10 +314,10 @@ def test_a_module_has_a_docstring() -> None:
 
 #: Private names that tests may read all the same: of which file, and why.
 PRIVATE_READS = {
-    ("integration/test_errors_from_outside.py", "_recording"): "an error is raised within this very function",
+    ("integration/rooms/test_errors_from_outside.py", "_recording"): "an error is raised within this very function",
     ("integration/test_executed.py", "_next_instance"): "of an entry of RedBeat",
     ("integration/test_redbeat.py", "_next_instance"): "of an entry of RedBeat",
-    ("integration/test_redbeat_handover.py", "_next_instance"): "of an entry of RedBeat",
+    ("integration/rooms/test_redbeat_handover.py", "_next_instance"): "of an entry of RedBeat",
     ("unit/test_docs.py", "_own"): "a function of this file",
 }
 
@@ -367,3 +367,38 @@ def test_tests_read_nothing_that_is_private_to_the_source() -> None:
 
     assert [f"{file}:{line}: {name}" for (file, name), line in found.items() if (file, name) not in PRIVATE_READS] == []
     assert PRIVATE_READS.keys() <= found.keys(), "an exception that is needed no more"
+
+
+# Contract and inside
+
+#: What tests of the contract import: what users have. ``delays`` is none of them yet.
+PUBLIC = {
+    "redisbeater",
+    *(f"redisbeater.{name}" for name in ("exceptions", "dashboard", "results", "runs", "signals", "testing")),
+}
+
+#: Tests of what the inside promises itself, and what all tests share.
+OF_THE_INSIDE = ("unit", "integration/rooms", "support")
+
+#: Files of the contract that still import more: a line goes when the last such import does, and none is added.
+STILL_INSIDE = Path(__file__).with_name("still_inside.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_tests_of_the_contract_import_what_users_have() -> None:
+    paths = {str(path.relative_to(TESTS)): path for path in TESTS.rglob("*.py") if "node_modules" not in path.parts}
+    contract = {name: path for name, path in paths.items() if not name.startswith(OF_THE_INSIDE)}
+
+    found = [name for name, path in sorted(contract.items()) if not _is_of_users(ast.parse(path.read_text()))]
+    assert [name for name in found if name not in STILL_INSIDE] == [], (
+        "import from redisbeater, or move to integration/rooms"
+    )
+    assert found == STILL_INSIDE, "remove what needs no exception any more from still_inside.txt"
+
+
+def _is_of_users(tree: ast.AST) -> bool:
+    """Return whether a test imports of redisbeater what is public, and the group of commands."""
+    return all(
+        name == "redisbeater.cli.redisbeater" or name.rpartition(".")[0] in PUBLIC or name in PUBLIC
+        for name in _imported(tree)
+        if name.split(".")[0] == "redisbeater"
+    )

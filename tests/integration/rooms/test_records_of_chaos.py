@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_site import RunSite
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 from chaos.records import Stored, read_stored
 
 from redisbeater.results import State
