@@ -205,7 +205,9 @@ def test_many_broken_entries_take_few_scripts_and_few_lines(
     write: Write,
     client: redis.Redis,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("redisbeater.dispatch.batch.GATHER_SECONDS", 60)  # publish batches are full on a slow machine
     for number in range(600):
         write(f"bad-{number}", meta='{"total_run_count": -1}')
     save_due(app, "good")
@@ -219,8 +221,9 @@ def test_many_broken_entries_take_few_scripts_and_few_lines(
     assert not lines(caplog, "is broken, quarantined it")
     assert all("celery redisbeater broken" in line.getMessage() for line in summaries)
     assert all(len(line.getMessage()) < 700 for line in summaries)
-    calls = client.info("commandstats")
-    assert sum(calls[name]["calls"] for name in ("cmdstat_eval", "cmdstat_evalsha") if name in calls) < 30
+    stats = client.info("commandstats")
+    scripts = [stats[name] for name in ("cmdstat_eval", "cmdstat_evalsha") if name in stats]
+    assert sum(each["calls"] - each["failed_calls"] for each in scripts) < 30  # one that the server lacks is sent again
 
 
 def test_only_those_that_were_quarantined_are_returned(make_app: MakeApp, client: redis.Redis, prefix: str) -> None:

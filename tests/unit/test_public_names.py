@@ -65,6 +65,23 @@ def test_a_process_loads_no_room_that_it_has_no_use_for(process: str) -> None:
     assert "redisbeater.serving" in loaded, "Celery's signals about a beat service are not connected"
 
 
+IMPORT_EACH_FIRST = """
+import importlib, pkgutil, sys, redisbeater.cli
+for module in [each.name for each in pkgutil.iter_modules(redisbeater.cli.__path__, "redisbeater.cli.")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "redisbeater"]:
+        del sys.modules[name]
+    importlib.import_module(module)
+    print(module)
+"""
+
+
+def test_each_module_of_the_command_line_may_be_the_first_that_is_imported() -> None:
+    process = subprocess.run([sys.executable, "-c", IMPORT_EACH_FIRST], capture_output=True, text=True)
+
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "redisbeater.cli.files" in process.stdout.split()
+
+
 def test_no_celery_command_loads_redis_before_its_application() -> None:
     loaded = loaded_by("import celery.bin.celery")
 
