@@ -110,7 +110,7 @@ def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, stor
     store.update("report", description="daily", by="carl")
     store.disable("report", by="dora")
     page = browse(app).get("/entry?name=report").text
-    table = re.search(r'<table class="rows changes">(.*?)</table>', page, re.DOTALL)
+    table = re.search(r'<h2 id="changes">.*?<table class="rows log">(.*?)</table>', page, re.DOTALL)
     assert table is not None
     lines = [[_plain(cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line, re.DOTALL)] for line in
              re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)]  # fmt: skip
