@@ -34,6 +34,10 @@ class _LazyGroup(click.Group):
     def commands(self, commands: MutableMapping[str, click.Command]) -> None:
         self._commands = commands
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command of a module, which may be the first that is imported: it must not wait for the others."""
+        self._commands[name or cmd.name or ""] = cmd
+
 
 @click.group(cls=_LazyGroup)
 @click.option("--key-prefix", help="The schedule with this key prefix; default: redisbeater_key_prefix.")
