@@ -88,10 +88,10 @@ def test_late_is_what_the_link_shows_and_nothing_is_late_while_paused(app: Celer
 
 
 def test_a_pause_with_an_end_does_not_keep_open_pages_busy(
-    store: ScheduleStore, let_pass: Callable[[float], None]
+    app: Celery, store: ScheduleStore, let_pass: Callable[[float], None]
 ) -> None:
     store.pause(note="deploy", until=timedelta(hours=1))
-    looks = hub.StatusPoller(store)
+    looks = hub.StatusPoller(Context.of(app))
     found = []
     for _ in range(4):
         let_pass(hub.LOOK_SECONDS)
@@ -110,10 +110,10 @@ def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, stor
     store.update("report", description="daily", by="carl")
     store.disable("report", by="dora")
     page = browse(app).get("/entry?name=report").text
-    table = re.search(r'<table class="rows changes">(.*?)</table>', page, re.DOTALL)
+    table = re.search(r'<h2 id="changes">.*?<table class="rows log">(.*?)</table>', page, re.DOTALL)
     assert table is not None
     lines = [[_plain(cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line, re.DOTALL)] for line in
-             re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)]  # fmt: skip
+             re.findall(r"<tr[^>]*>(.*?)</tr>", table[1], re.DOTALL)]  # fmt: skip
     assert lines[0] == ["When", "What", "Next run before → after", "By", "Note", "Actions"]
     assert [line[1] for line in lines[1:]] == [
         "disabled", "changed: fields description", "changed: fields schedule", "created"

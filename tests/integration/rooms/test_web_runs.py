@@ -321,7 +321,7 @@ def test_all_that_match_are_those_that_the_page_of_the_entry_lists_in_its_zone(
 ) -> None:
     end_runs(app, "report", "F")
     schedule.update("report", timezone="Pacific/Kiritimati")
-    since = f"{schedule.clock().astimezone(ZoneInfo('Pacific/Kiritimati')) - timedelta(minutes=5):%Y-%m-%d %H:%M}"
+    since = f"{schedule.now().astimezone(ZoneInfo('Pacific/Kiritimati')) - timedelta(minutes=5):%Y-%m-%d %H:%M}"
     web = browse(app)
 
     query = {"name": "report", "since": since}

@@ -15,7 +15,7 @@ from support.pages import DOCS
 from web_site import browse
 
 from redisbeater import ScheduleStore
-from redisbeater.results import BeatLine
+from redisbeater.results import BeatLine, Incident
 
 pytestmark = pytest.mark.one_server
 
@@ -104,4 +104,7 @@ def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, chec
     now = datetime.now(timezone.utc)
     line = BeatLine(token="host:1:x", role="leader", since=now, last_pass=now, late_p50_ms=1.5)
     checker.check_object("beat", line.as_dict(), "a beat")
+    incident = Incident.from_fields("1f2e3d4c", {"opened": "1700000000", "kind": "schedule_lost"})
+    assert incident is not None
+    checker.check_object("incident", incident.as_dict(), "an incident")
     assert checker.met == set(checker.schema), "what no answer had is not held"
