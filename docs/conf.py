@@ -24,7 +24,11 @@ autodoc_typehints = "none"  # the signatures of the sources, as they are written
 autodoc_member_order = "bysource"
 smartquotes = False  # what is copied from a page is what was written: --yes, and not a dash
 # Celery's and dateutil's own documentation is not linked: a build needs no network.
-nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"(datetime|collections\.abc)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(celery|dateutil|kombu)\..*"),
+    ("py:.*", r"(datetime|collections\.abc)\..*"),
+    ("py:class", r"datetime|timedelta"),  # as a class has it of which another type is imported for type checkers only
+]
 
 #: Where links may lead; tests/unit/test_links.py holds it. ``sphinx-build -b linkcheck`` asks whether the pages answer.
 linked_hosts = (
