@@ -72,7 +72,7 @@ def test_the_first_of_all_errors_has_the_focus_and_each_is_said_once(site, make_
     page.fill("#f-every", "often")
     page.fill("#f-timezone", "Mars")
     page.fill("#f-description", "kept")
-    page.locator("button.primary").click()
+    page.locator("form button.primary").click()
     expect(page.locator("#f-every")).to_be_focused()
     expect(page).to_have_title("Error: New entry · proj")
     said = page.get_by_text("expected a duration such as", exact=False).locator("visible=true")
@@ -106,7 +106,7 @@ def test_the_preview_stays_in_view_beside_the_form_and_stands_below_the_schedule
     page.click("details.policies > summary")
     page.locator("#f-note").scroll_into_view_if_needed()
     expect(page.locator("#preview .words")).to_be_in_viewport()
-    expect(page.locator("button.primary")).to_be_in_viewport()
+    expect(page.locator("form button.primary")).to_be_in_viewport()
     page.set_viewport_size({"width": 390, "height": 844})
     boxes = [page.locator(each).bounding_box() for each in ("fieldset.schedule", ".aside", "#arguments")]
     tops = [box["y"] for box in boxes if box]
@@ -120,7 +120,7 @@ def test_an_entry_deleted_meanwhile_is_restored_with_what_was_typed(site, make_p
     page.goto(f"{site.url}/entry/edit?name=report")
     page.fill("#f-description", "typed for an hour")
     site.store.delete("report")
-    page.locator("button.primary").click()
+    page.locator("form button.primary").click()
     page.get_by_role("button", name="Restore and save").click()
     expect(page.locator("h1")).to_have_text("report")
     assert site.store.get("report").description == "typed for an hour"

@@ -67,7 +67,7 @@ def test_no_text_of_a_link_becomes_markup(site, old_page):
     expect(old_page.get_by_role("button", name="Older")).to_be_visible()
     wait_until_live(old_page)
     newest = site.store.trigger("report")
-    old_page.get_by_role("link", name="1 new run").click()
+    old_page.get_by_role("button", name="1 new run").click()
     expect(old_page.locator(f'tr[data-run="{newest}"]')).to_be_visible()
     assert old_page.locator("x-made, template").count() == 0
     assert list(site.store.names()) == ["report"]
