@@ -47,7 +47,16 @@ class Ending:
         end()
 
 
-@pytest.mark.parametrize("handler", [end, partial(end), Ending(), Ending().handle, partial(Ending(), "x")], ids=str)
+HANDLERS = {
+    "function": end,
+    "partial": partial(end),
+    "object": Ending(),
+    "method": Ending().handle,
+    "partial of an object": partial(Ending(), "x"),
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
 def test_what_the_handler_of_a_signal_raises_ends_the_process(handler: Any, handle: Callable[[Any], None]) -> None:
     handle(handler)
 
@@ -55,7 +64,7 @@ def test_what_the_handler_of_a_signal_raises_ends_the_process(handler: Any, hand
         EndedByCode.of(raised_by(lambda: os.kill(os.getpid(), NUMBER)))
 
 
-@pytest.mark.parametrize("handler", [end, signal.SIG_IGN, signal.SIG_DFL], ids=str)
+@pytest.mark.parametrize("handler", [end, signal.SIG_IGN, signal.SIG_DFL], ids=["function", "ignored", "default"])
 def test_what_other_code_raises_is_an_error_of_that_code(handler: Any, handle: Callable[[Any], None]) -> None:
     handle(handler)
 
