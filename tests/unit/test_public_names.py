@@ -14,7 +14,10 @@ import pytest
 import redisbeater
 from redisbeater import results
 
-ALL = "beat broker cli config context dashboard dispatch editing entry exceptions management model observe runs store"
+ALL = (
+    "beat broker cli config.settings config.urls config.values context dashboard dispatch "
+    "editing entry exceptions management model observe runs store"
+)
 
 #: How a process begins, and the rooms and modules that it has no use for.
 PROCESSES = {
@@ -87,7 +90,16 @@ def test_no_celery_command_loads_redis_before_its_application() -> None:
 
     assert "redisbeater.cli" in loaded
     assert [name for name in loaded if name.startswith(("redis.", "kombu.transport.redis"))] == []
-    assert [name for name in loaded if name.startswith("redisbeater.")] == ["redisbeater.serving", "redisbeater.cli"]
+    ours = {name.removeprefix("redisbeater.") for name in loaded if name.startswith("redisbeater.")}
+    assert ours == {"serving", "cli", "config", "config.hidden"}
+
+
+def test_each_celery_command_hides_the_passwords_of_settings() -> None:
+    settings = ["redisbeater_redis_url", "redisbeater_ping_url"]
+    shown = f"[name for name in {settings} if not utils.HIDDEN_SETTINGS.search(name)]"
+    program = f"import celery.bin.celery; from celery.app import utils; print({shown})"
+
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_every_public_name_is_found_and_listed() -> None:

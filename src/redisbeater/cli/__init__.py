@@ -12,6 +12,8 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
+from redisbeater.config import hidden  # noqa: F401  commands of Celery show settings
+
 __all__ = ("BadInput", "redisbeater")
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import celery.app.utils
 from celery import Celery
 from celery.app import app_or_default
 
-from redisbeater.config import values
+from redisbeater.config import hidden, values  # noqa: F401  passwords are hidden from now on
 from redisbeater.config.urls import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, broker_redis_url, scheme_of
 from redisbeater.config.values import (
     PREFIX,
@@ -25,19 +23,6 @@ from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 from redisbeater.redaction import DEFAULT_PATTERNS, hide
 
-
-def hide_in_reports(setting: str) -> None:
-    """Let Celery show asterisks for the value of a setting, as for its own settings that hold passwords.
-
-    Celery offers no other way: it hides the settings whose names match this pattern, and the password in those that it
-    knows to be URLs. A class of texts with a ``repr`` that hides the password would not help: ``inspect conf`` sends
-    the text itself.
-    """
-    pattern = celery.app.utils.HIDDEN_SETTINGS
-    if not pattern.search(setting):
-        celery.app.utils.HIDDEN_SETTINGS = re.compile(f"{pattern.pattern}|{re.escape(setting)}", pattern.flags)
-
-
 #: The most entries of one claim: the server serves nobody else meanwhile, and the reply is one text.
 MOST_CLAIMED = 10_000
 
@@ -46,9 +31,6 @@ MOST_OUTAGE_SECONDS = 3600.0
 
 #: The most seconds of jitter: a leap year.
 MOST_JITTER_SECONDS = 366 * 86400.0
-
-hide_in_reports(f"{PREFIX}redis_url")
-hide_in_reports(f"{PREFIX}ping_url")
 
 
 def _setting(default: Any, reader: values.Reader, accepts: str, doc: str, *, secret: bool = False) -> Any:
