@@ -148,6 +148,10 @@ class Roster:
         """Return whether all fire times of enabled entries up to an instant were run or skipped."""
         return all(score.dormant or not score.fire_time or score.fire_time > instant for score in self._scores())
 
+    def has_judged(self) -> bool:
+        """Return whether beats have judged each run whose lease is over; on a slow machine they catch up first."""
+        return not self._context.redis.runs.overdue(1)
+
     def now(self) -> datetime:
         """Return the server's time, aware UTC."""
         return self._context.redis.clock()[0]
