@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import rule_test
 from support.ports import free_port
-from support.project import Project
+from support.project import Project, wait_until_beats_have_looked
 from support.rule_test import Scenario, Shown
 from support.scrape import Samples, scrape
 from support.servers import Server, programs, running, stop
@@ -67,7 +67,7 @@ class Faults:
         self.healthy = self.shown(lambda found: (found.value("dispatched_total", task="proj.note") or 0) > 2)
 
     def shown(self, is_so: Callable[[Samples], bool], then: str = "pass_seconds_count", **labels: str) -> Shown:
-        """Scrape until something is so, and once more when a counter has grown since."""
+        """Scrape until something is so, and until it still is so and a counter has grown since."""
         found: list[Samples] = []
 
         def has_come() -> bool:
@@ -76,7 +76,7 @@ class Faults:
 
         def has_grown() -> bool:
             found.append(scrape(self.port))
-            return (found[-1].value(then, **labels) or 0) > (first.value(then, **labels) or 0)
+            return is_so(found[-1]) and (found[-1].value(then, **labels) or 0) > (first.value(then, **labels) or 0)
 
         wait_until(has_come, "the fault in a scrape")
         first, at = found[-1], time.time()
@@ -145,15 +145,12 @@ class Faults:
         wait_until(lambda: scrape(self.port).value("broker_up") == 1, "the broker to be back")
 
     def lose_the_schedule(self) -> None:
-        lines = set[datetime]()  # beat writes its line and looks at the schedule every five seconds
-
-        def has_looked() -> bool:
-            lines.update(beat.last_pass for beat in self.store.status().beats)
-            return len(lines) >= 3
-
-        wait_until(has_looked, "beat to look at the schedule")
+        wait_until_beats_have_looked(self.store, 1)
         self.client.flushdb()
-        is_lost = self.shown(lambda found: found.value("incidents", kind="schedule_lost") == 1)
+        # Its lock was lost with the schedule, and this beat takes it again.
+        is_lost = self.shown(
+            lambda found: (found.value("incidents", kind="schedule_lost"), found.value("leader")) == (1, 1)
+        )
         self.fires("schedule lost", is_lost, "Incident")
 
     def stop_redis(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.ports import free_port
-from support.project import Process, Project, leading
+from support.project import Process, Project, leading, wait_until_beats_have_looked
 from support.proxy import Proxy
 from support.servers import programs, running, stop
 from support.waiting import wait_until
@@ -40,8 +40,7 @@ class Loss:
         self.leader = leading(self.project.beat())
         self.standby = self.project.beat()
         self.standby.says("standing by")
-        # Each has looked at the schedule once it has written its line, and looks every five seconds.
-        wait_until(lambda: len(ScheduleStore(self.app).status().beats) == 2, "the lines of both beats")
+        wait_until_beats_have_looked(ScheduleStore(self.app), 2)
 
     def flush(self) -> None:
         self.redis.client().flushall()

@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import redis
 from celery import Celery
 
+from redisbeater import ScheduleStore
 from support.servers import Server, stop
 from support.waiting import wait_until
 
@@ -90,6 +93,21 @@ def leading(beat: Process) -> Process:
     """Return a beat once it leads."""
     beat.says("leading as")
     return beat
+
+
+def wait_until_beats_have_looked(store: ScheduleStore, count: int) -> None:
+    """Wait until each of so many beats has looked at the schedule: they write lines and look, every five seconds.
+
+    The first line of a beat may be older than its first look, and that one older than the leader's first claim.
+    """
+    lines = defaultdict[str, set[datetime]](set)
+
+    def have_looked() -> bool:
+        for beat in store.status().beats:
+            lines[beat.token].add(beat.last_pass)
+        return sum(len(times) >= 3 for times in lines.values()) >= count
+
+    wait_until(have_looked, f"{count} beats to look at the schedule")
 
 
 class Project:
