@@ -21,9 +21,9 @@ class Loop:
     def __init__(self, job: Job) -> None:
         """Connect, and send one message."""
         app = application(job)
-        self._is_batched = job.contender.startswith(BATCHED)
+        self._is_batched = job.contender == BATCHED
         self._task = app.tasks[TASK]
-        options = {"confirm_publish": True} if job.contender.startswith(CONFIRMED) else {}
+        options = {"confirm_publish": True} if job.contender == CONFIRMED else {}
         connection = app.connection_for_write(transport_options=options)
         self._producer = app.amqp.Producer(connection, auto_declare=False)
         if self._is_batched and not hasattr(self._producer, "batch"):
