@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import importlib.metadata
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +21,9 @@ from support.requirements import require, summary
 from support.servers import INSTALL, Server, programs, running
 from support.signals import restore_signals
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
+
+# redis-py asks for its own version at each connection, and Python reads a file each time: 5 % of the time of all tests.
+importlib.metadata.version = functools.cache(importlib.metadata.version)
 
 # Examples have no deadline: on a shared machine any of them may take long.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
