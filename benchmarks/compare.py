@@ -1,10 +1,10 @@
 """Compare redisbeater with other schedulers: a table for each case, with its targets met or missed.
 
     python benchmarks/compare.py --quick                       # under two minutes, wider spreads
-    python benchmarks/compare.py                               # five rounds, most of an hour on an idle machine
+    python benchmarks/compare.py                               # five rounds, over an hour on an idle machine
     python benchmarks/compare.py --list
     python benchmarks/compare.py --only burst --only save --repeat 3
-    python benchmarks/compare.py --only burst --size 10000 --contender redisbeater --contender "batched loop"
+    python benchmarks/compare.py --only burst --size 5000 --contender redisbeater --contender "batched loop"
     python benchmarks/compare.py --only burst --cores 0 1      # each contender on the same core
     python benchmarks/compare.py --json figures.json --plots plots
 

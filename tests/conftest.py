@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import importlib.metadata
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +21,9 @@ from support.requirements import require, summary
 from support.servers import INSTALL, Server, programs, running
 from support.signals import restore_signals
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
+
+# redis-py asks for its own version at each connection, and Python reads a file each time: 5 % of the time of all tests.
+importlib.metadata.version = functools.cache(importlib.metadata.version)
 
 # Examples have no deadline: on a shared machine any of them may take long.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -97,7 +102,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if not _is_marked(item)]
     else:
         return
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    among_kept = set(kept)  # once: to make it for each item took each process half of its start
+    config.hook.pytest_deselected(items=[item for item in items if item not in among_kept])
     items[:] = kept
 
 
@@ -163,14 +169,18 @@ def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
     client = server.client(SCHEDULE_DB)
     yield client
     try:
-        unknown = [key for key in client.scan_iter() if not _is_known(client, key, prefix)]
+        keys = list(client.scan_iter(count=1000))
+        with client.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.type(key)
+            unknown = [key for key, kind in zip(keys, pipe.execute()) if not _is_known(kind, key, prefix)]
     finally:
         for db in (SCHEDULE_DB, BROKER_DB):
             server.client(db).flushdb()
     assert not unknown, f"the test left unknown keys: {unknown}"
 
 
-def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
+def _is_known(kind: str, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
     texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause"), "string")
@@ -190,9 +200,8 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}
     kinds |= {f"{prefix}:{kind}:": "string" for kind in ("payload", "traceback", "logout", "undo")}
     kinds |= {f"{prefix}:runs:": "zset", f"{prefix}:active:": "set"}
-    kind = next((kind for start, kind in kinds.items() if key.startswith(start)), "hash")
-    expected = ours.get(key.removeprefix(f"{prefix}:"), kind)
-    return client.type(key) == expected
+    by_start = next((expected for start, expected in kinds.items() if key.startswith(start)), "hash")
+    return kind == ours.get(key.removeprefix(f"{prefix}:"), by_start)
 
 
 @pytest.fixture(autouse=True)

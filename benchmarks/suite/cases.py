@@ -9,9 +9,7 @@ from suite.due_cost import DUE_COST
 from suite.idle import IDLE
 from suite.lateness import SAME_SECOND, SPREAD
 from suite.memory import MEMORY
-from suite.rabbitmq_burst import RABBITMQ
 from suite.save import SAVE
-from suite.several import SEVERAL
 from suite.small import SMALL
 from suite.start import START
 
@@ -19,7 +17,6 @@ __all__ = ("CASES", "case_named")
 
 CASES: tuple[Case, ...] = (
     BURST,
-    RABBITMQ,
     SAVE,
     SAME_SECOND,
     SPREAD,
@@ -30,7 +27,6 @@ CASES: tuple[Case, ...] = (
     START,
     MEMORY,
     SMALL,
-    SEVERAL,
 )
 
 

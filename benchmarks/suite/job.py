@@ -27,8 +27,8 @@ class Job:
     quick: bool
     port: int
     folder: str
-    #: The RabbitMQ to use as the broker instead; empty: none.
-    amqp_url: str = ""
+    #: The URL of another broker; empty: database 1.
+    broker: str = ""
 
     @classmethod
     def from_text(cls, text: str) -> Job:
@@ -47,7 +47,7 @@ class Job:
     @property
     def broker_url(self) -> str:
         """The URL of the broker."""
-        return self.amqp_url or f"redis://127.0.0.1:{self.port}/1"
+        return self.broker or f"redis://127.0.0.1:{self.port}/1"
 
     @property
     def path(self) -> Path:

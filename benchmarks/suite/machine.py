@@ -11,7 +11,7 @@ from pathlib import Path
 from support.servers import INSTALL as NO_SERVER
 from support.servers import Program, programs, running
 
-__all__ = ("NO_SERVER", "Program", "describe", "facts", "running", "server_program")
+__all__ = ("NO_SERVER", "Program", "cores_of", "describe", "facts", "running", "server_program")
 
 PACKAGES = ("celery", "kombu", "redis", "redisbeater", "celery-redbeat", "django-celery-beat", "apscheduler")
 
@@ -19,6 +19,11 @@ PACKAGES = ("celery", "kombu", "redis", "redisbeater", "celery-redbeat", "django
 def server_program() -> Program | None:
     """Return the server program: the one in the environment, otherwise the first one found; None: none is."""
     return next(iter(programs()), None)
+
+
+def cores_of(pid: int) -> set[int] | None:
+    """Return the cores on which a process may run; None where the system does not say."""
+    return os.sched_getaffinity(pid) if hasattr(os, "sched_getaffinity") else None
 
 
 def facts(program: Program) -> dict[str, str]:

@@ -55,4 +55,4 @@ class _RabbitMQQueue(MessageQueue):
 
 def queue_of(job: Job) -> MessageQueue:
     """Return the queue of a job's broker."""
-    return _RabbitMQQueue(job) if job.amqp_url else _RedisQueue(job)
+    return _RabbitMQQueue(job) if job.broker.startswith("amqp") else _RedisQueue(job)

@@ -15,6 +15,9 @@ from suite.subject import Subject
 
 __all__ = ("RedBeat", "RedisSubject", "Redisbeater", "entry_class")
 
+#: What a score has beside whole seconds: those alone would be of RedBeat, which looks at the entry then.
+FRACTION = 0.001
+
 
 def entry_class(contender: str) -> Any:
     """Return the class of a contender's entries."""
@@ -42,6 +45,10 @@ class RedisSubject(Subject):
         if later:
             score = population.fire_time(population.due)
             self.copy(later, f"later-{MARK}", score=score, ran_at=score - EVERY_SECONDS, step=1.0)
+
+    def again(self, population: Population) -> None:
+        """Make entries due that ``create`` has made: write them anew, as if the runs since then had not been."""
+        self.create(population)
 
     def copy(
         self,
@@ -82,6 +89,12 @@ class Redisbeater(RedisSubject):
         from redisbeater import RedisScheduler
 
         self.scheduler = RedisScheduler(self.app)
+
+    def again(self, population: Population) -> None:
+        """Make entries due that ``create`` has made, and which have run."""
+        at = population.fire_time(0) + FRACTION
+        keys = (f"{self.prefix}group-0-{number}" for number in range(population.count))
+        self.job.schedule_client().zadd(f"{self.prefix}:schedule", dict.fromkeys(keys, at))
 
     def warm_up(self) -> None:
         """Send one run, then tune the process as ``celery beat`` does when it starts."""

@@ -69,14 +69,14 @@ class Results:
         found = (self.spread(contender, each, figure) for each in sizes)
         return next((spread.median for spread in found if spread), None)
 
-    def ratio(self, one: str, other: str, figure: str, *, at: int | None = None) -> float | None:
-        """Return one contender's figure divided by another's: the median of each round's ratio.
+    def ratio(self, one: str, other: str, figure: str, *, at: int | None = None, by: str | None = None) -> float | None:
+        """Return one contender's figure divided by another's, or by its ``by``: the median of each round's ratio.
 
         The size is ``at``; if one of them was not measured there, it is the largest size that both have.
         """
         for size in [*([] if at is None else [at]), *reversed(self.sizes(one))]:
             above = self._by_round(one, size, figure)
-            below = self._by_round(other, size, figure)
+            below = self._by_round(other, size, by or figure)
             ratios = [above[number] / below[number] for number in above if below.get(number)]
             if ratios:
                 return statistics.median(ratios)

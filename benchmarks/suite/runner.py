@@ -18,7 +18,7 @@ from suite.case import Case
 from suite.job import Job, Outcome
 from suite.results import Results, Sample
 
-__all__ = ("Cores", "run_case")
+__all__ = ("Cores", "run_case", "starting_on")
 
 #: A job is ended after this time, so that a scheduler that hangs does not block the rest.
 JOB_TIMEOUT_SECONDS = 600.0
@@ -51,21 +51,21 @@ def run_case(
 
 def _run(case: Case, contender: str, size: int, program: Program, *, quick: bool, cores: Cores) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="compare-") as folder, ExitStack() as stack:
-        with _starting_on(cores.server):
+        with starting_on(cores.server):
             server = stack.enter_context(running(program))
         job = Job(case=case.name, contender=contender, size=size, quick=quick, port=server.port, folder=folder)
-        with _starting_on(cores.contender):
+        with starting_on(cores.contender):
             return _in_a_process(job)
 
 
 @contextmanager
-def _starting_on(core: int | None) -> Iterator[None]:
-    """Start processes on one core, and leave them there: this process moves to it, and they inherit that."""
+def starting_on(core: int | set[int] | None) -> Iterator[None]:
+    """Start processes on one core, or on some, and leave them there: this process moves to it, they inherit that."""
     if core is None:
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, {core} if isinstance(core, int) else core)
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from importlib import import_module
 from suite.job import Job
 from suite.subject import Subject
 
-__all__ = ("started",)
+__all__ = ("started", "subject_class")
 
 #: Contender -> module and class; imported only when used, so that no contender carries another's modules.
 _SUBJECTS = {
@@ -19,10 +19,16 @@ _SUBJECTS = {
 }
 
 
+def subject_class(contender: str) -> type[Subject]:
+    """Return the class of a contender's subject."""
+    module, name = _SUBJECTS[contender]
+    found: type[Subject] = getattr(import_module(f"suite.{module}"), name)
+    return found
+
+
 def started(job: Job) -> Subject:
     """Start and warm up a contender's scheduler."""
-    module, name = _SUBJECTS[job.contender]
-    subject: Subject = getattr(import_module(f"suite.{module}"), name)(job)
+    subject = subject_class(job.contender)(job)
     subject.start()
     subject.warm_up()
     return subject

@@ -18,6 +18,7 @@ import redis
 from celery import Celery
 from celery.schedules import BaseSchedule
 from starlette.requests import Request
+from support.passwords import cheap_hash
 from web_site import BEARER, HOST, SECRET, TestClient, browse
 
 from redisbeater import ScheduleStore
@@ -78,7 +79,7 @@ def test_a_session_is_bound_to_its_secret_and_ends(app: Celery, monkeypatch: pyt
 
     ours = session(token(SECRET), {"secret": SECRET})
     foreign = session(token("another-secret-of-32-characters!"), {"secret": "another-secret-of-32-characters!"})
-    before, after = {"anna": hash_password("pw"), "bob": hash_password("pw")}, {"bob": hash_password("pw")}
+    before, after = {"anna": cheap_hash("pw"), "bob": cheap_hash("pw")}, {"bob": cheap_hash("pw")}
     annas = session(basic(before), {"name": "anna", "secret": "pw"})
     web = browse(app, headers={}, auth=token(SECRET))
     statuses = {
@@ -109,7 +110,7 @@ def test_the_addresses_of_one_network_of_ipv6_count_as_one(app: Celery) -> None:
 
 
 #: Two people with passwords, and guesses of them. Three more guesses than one address may have for all names.
-PEOPLE = {"anna": hash_password("pw of anna"), "bert": hash_password("pw of bert")}
+PEOPLE = {"anna": cheap_hash("pw of anna"), "bert": cheap_hash("pw of bert")}
 GUESSES = 23
 
 

@@ -14,13 +14,14 @@ import redis
 from celery import Celery
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from support.passwords import cheap_hash
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
 from support.waiting import wait_until
 from web_site import HOST, SECRET, TestClient, browse, served
 
 from redisbeater import ScheduleStore
-from redisbeater.dashboard import basic, create_app, hash_password, hub, token
+from redisbeater.dashboard import basic, create_app, hub, token
 
 pytestmark = [
     pytest.mark.one_server,
@@ -148,7 +149,7 @@ def test_the_streams_of_a_session_end_in_every_process_and_not_because_redis_is_
 
 
 def test_people_with_passwords_log_out_for_themselves_alone(app: Celery) -> None:
-    auth = basic({"anna": hash_password("pw")})
+    auth = basic({"anna": cheap_hash("pw")})
     browsers = [browse(app, headers=FORM, auth=auth) for _ in range(2)]
     for web in browsers:
         web.post("/login", data={"name": "anna", "secret": "pw"})

@@ -11,7 +11,7 @@ publishing one costs (``benchmarks/compare.py --only burst``).
 
 After each message py-amqp waits for its confirm, which for a durable queue comes when the message is on disk. Here
 messages leave one after the other, and their confirms are waited for together: three times as many messages a second
-(``benchmarks/compare.py --only rabbitmq``).
+(``benchmarks/compare.py --only burst``).
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def test_a_task_that_refuses_before_redis_has_answered_is_no_second_execution(ap
     process = Process.of(app)
     assert process is not None
     gate = threading.Event()
-    process.outbox.put(lambda: gate.wait(10))  # type: ignore[arg-type, return-value]
+    process.outbox.put(lambda: gate.wait(1))  # type: ignore[arg-type, return-value]
 
     request = {"id": "one", "headers": dict(HEADERS), "hostname": "celery@host", "delivery_info": {}, "is_eager": False}
     build_tracer(once.name, once, app=app, propagate=False)("one", [], {}, request)
