@@ -989,6 +989,49 @@ HOST = (
     ),
 )
 
+ZONES = (
+    Mutant(
+        name="zones-of-rules-overlooked",
+        path="store/lua/find_zoned.lua",
+        old="""  if type(value) == 'string' and field == 'text' then""",
+        new="""  if false then""",
+        harm="When the rules of a zone change, a recurrence rule whose text names the zone fires an hour off.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+    Mutant(
+        name="zones-of-unreadable-entries-overlooked",
+        path="store/lua/find_zoned.lua",
+        old="  if not found then return true end\n",
+        new="  if not found then return false end\n",
+        harm="When the rules of a zone change, an entry that Redis cannot decode, but beat can, fires an hour off.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+    Mutant(
+        name="zones-of-intervals-with-a-date-overlooked",
+        path="store/lua/find_zoned.lua",
+        old="  return intervals > 0 and not string.find(rest_of_it, '__type__', 1, true)",
+        new="  return intervals > 0",
+        harm="A crontab of which an argument looks like an interval fires an hour off after a change of the rules.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+    Mutant(
+        name="zones-stored-meanwhile-are-overwritten",
+        path="store/lua/adopt_rules.lua",
+        old="  if redis.call('HEXISTS', rules, zone) == 1 then return 'AGAIN' end\n",
+        new="",
+        harm="An entry that a program with other zone data saves while beat looks at all entries fires an hour off.",
+        first=("integration/test_zone_rules.py",),
+    ),
+    Mutant(
+        name="rest-of-a-page-of-zones-overlooked",
+        path="store/contents.py",
+        old='following = None if cursor == "0" and left == _NOTHING else (cursor, left)',
+        new='following = None if cursor == "0" else (cursor, left)',
+        harm="When the rules of a zone change, some of the entries of the last page fire an hour off.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+)
+
 #: All of them, in the order in which a run passes what they break.
 MUTANTS = (
     *CLAIM,
@@ -1006,4 +1049,5 @@ MUTANTS = (
     *RUNS,
     *LOSS,
     *HOST,
+    *ZONES,
 )
