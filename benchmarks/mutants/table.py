@@ -991,6 +991,22 @@ HOST = (
 
 ZONES = (
     Mutant(
+        name="new-entries-by-any-zone",
+        path="store/lua/save.lua",
+        old="return age >= 0 and age <= 1 and (text_at(zone) or '') == (change.zone or '')",
+        new="return age >= 0 and age <= 1",
+        harm="One of many new entries that are saved while the schedule gets another zone fires by the zone before.",
+        first=("integration/test_saving_new_entries.py",),
+    ),
+    Mutant(
+        name="new-entries-by-any-clock",
+        path="store/lua/save.lua",
+        old="return age >= 0 and age <= 1 and (text_at(zone) or '') == (change.zone or '')",
+        new="return (text_at(zone) or '') == (change.zone or '')",
+        harm="Behind a clock that was set, or on another server, a new entry skips its first fire time or is due at once.",
+        first=("integration/test_saving_new_entries.py",),
+    ),
+    Mutant(
         name="zones-of-rules-overlooked",
         path="store/lua/find_zoned.lua",
         old="""  if type(value) == 'string' and field == 'text' then""",
