@@ -1003,7 +1003,7 @@ ZONES = (
         path="store/lua/save.lua",
         old="return age >= 0 and age <= 1 and (text_at(zone) or '') == (change.zone or '')",
         new="return (text_at(zone) or '') == (change.zone or '')",
-        harm="Behind a clock that was set, or on another server, a new entry skips its first fire time or is due at once.",
+        harm="Behind a clock that was set, or on another server, a new entry skips its first fire time or is late.",
         first=("integration/test_saving_new_entries.py",),
     ),
     Mutant(

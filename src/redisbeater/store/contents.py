@@ -20,6 +20,12 @@ T = TypeVar("T")
 #: What Lua writes as JSON of an empty list.
 _NOTHING = "{}"
 
+#: How many deleted entries can be restored: who deletes entries all day must not fill Redis.
+KEEP_DELETED = 10_000
+
+#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
+SAVE_PAGE = 250
+
 #: How many names one round trip asks for.
 PAGE = 1000
 

@@ -49,7 +49,7 @@ from redisbeater.store.claim import (
     pages_by_runs,
 )
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
-from redisbeater.store.contents import PAGE, Contents, pages
+from redisbeater.store.contents import KEEP_DELETED, PAGE, SAVE_PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
@@ -156,12 +156,6 @@ LOAD_PAGE = 250
 #: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
-
-#: How many deleted entries can be restored: who deletes entries all day must not fill Redis.
-KEEP_DELETED = 10_000
-
-#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
-SAVE_PAGE = 250
 
 NO_MESSAGES: Mapping[str, Messages] = {}
 
