@@ -989,6 +989,65 @@ HOST = (
     ),
 )
 
+ZONES = (
+    Mutant(
+        name="new-entries-by-any-zone",
+        path="store/lua/save.lua",
+        old="return age >= 0 and age <= 1 and (text_at(zone) or '') == (change.zone or '')",
+        new="return age >= 0 and age <= 1",
+        harm="One of many new entries that are saved while the schedule gets another zone fires by the zone before.",
+        first=("integration/test_saving_new_entries.py",),
+    ),
+    Mutant(
+        name="new-entries-by-any-clock",
+        path="store/lua/save.lua",
+        old="return age >= 0 and age <= 1 and (text_at(zone) or '') == (change.zone or '')",
+        new="return (text_at(zone) or '') == (change.zone or '')",
+        harm="Behind a clock that was set, or on another server, a new entry skips its first fire time or is late.",
+        first=("integration/test_saving_new_entries.py",),
+    ),
+    Mutant(
+        name="zones-of-rules-overlooked",
+        path="store/lua/find_zoned.lua",
+        old="""  if type(value) == 'string' and field == 'text' then""",
+        new="""  if false then""",
+        harm="When the rules of a zone change, a recurrence rule whose text names the zone fires an hour off.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+    Mutant(
+        name="zones-of-unreadable-entries-overlooked",
+        path="store/lua/find_zoned.lua",
+        old="  if not found then return true end\n",
+        new="  if not found then return false end\n",
+        harm="When the rules of a zone change, an entry that Redis cannot decode, but beat can, fires an hour off.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+    Mutant(
+        name="zones-of-intervals-with-a-date-overlooked",
+        path="store/lua/find_zoned.lua",
+        old="  return intervals > 0 and not string.find(rest_of_it, '__type__', 1, true)",
+        new="  return intervals > 0",
+        harm="A crontab of which an argument looks like an interval fires an hour off after a change of the rules.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+    Mutant(
+        name="zones-stored-meanwhile-are-overwritten",
+        path="store/lua/adopt_rules.lua",
+        old="  if redis.call('HEXISTS', rules, zone) == 1 then return 'AGAIN' end\n",
+        new="",
+        harm="An entry that a program with other zone data saves while beat looks at all entries fires an hour off.",
+        first=("integration/test_zone_rules.py",),
+    ),
+    Mutant(
+        name="rest-of-a-page-of-zones-overlooked",
+        path="store/contents.py",
+        old='following = None if cursor == "0" and left == _NOTHING else (cursor, left)',
+        new='following = None if cursor == "0" else (cursor, left)',
+        harm="When the rules of a zone change, some of the entries of the last page fire an hour off.",
+        first=("integration/rooms/test_zoned_entries.py",),
+    ),
+)
+
 #: All of them, in the order in which a run passes what they break.
 MUTANTS = (
     *CLAIM,
@@ -1006,4 +1065,5 @@ MUTANTS = (
     *RUNS,
     *LOSS,
     *HOST,
+    *ZONES,
 )

@@ -27,7 +27,7 @@ from redisbeater.model.reader import EntryReader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.zones import read_zone, zone_name
-from redisbeater.store import RedisSchedule
+from redisbeater.store.schedule import RedisSchedule
 from redisbeater.times import is_seconds
 
 #: The attribute of an app that has its context: one context, and so one connection pool, for each app of the process. A

@@ -187,6 +187,68 @@ def test_what_an_older_release_has_stored_is_listed_by_the_first_beat(
     assert before - due(app, "report") == HOUR
 
 
+def test_a_first_lead_records_the_zones_of_all_entries_and_plans_none_of_them(
+    west: Host, app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, (given, fields) in (GIVEN | UNMOVED).items():
+        west.save(name, given, **fields)
+    client.delete(f"{prefix}:zone-rules")
+    monkeypatch.setattr(zone_change, "write_page", lambda *args, **options: pytest.fail("it has planned entries again"))
+
+    west.lead().close()
+
+    assert set(client.hkeys(f"{prefix}:zone-rules")) == {VANCOUVER, "Europe/Vienna", ":listed"}
+
+
+def test_a_first_look_that_another_beat_has_begun_is_done_by_the_next_one(
+    west: Host, east: Host, app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = west.save("report", daily, timezone=VANCOUVER)
+    client.delete(f"{prefix}:zone-rules")
+    with monkeypatch.context() as patch:
+        patch.setattr(zone_change, "SLICE_SECONDS", 0)
+        beat = west.beat()
+        west.tick(beat)
+        assert not west.is_finished()
+        beat.close()
+
+    west.lead().close()
+    east.lead().close()
+
+    assert before - due(app, "report") == HOUR
+
+
+def test_an_entry_of_a_new_zone_that_a_program_saves_during_the_first_look_is_planned_again(
+    west: Host, east: Host, app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west.save("own", daily, timezone="Europe/Vienna")
+    beat = west.beat()
+    with monkeypatch.context() as patch:
+        patch.setattr(zone_change, "SLICE_SECONDS", 0)
+        west.tick(beat)
+        saved = east.save("report", daily, timezone=VANCOUVER)
+
+    west.tick_until(beat, lambda: due(app, "report") - saved == HOUR, "it is planned again")
+
+
+def test_a_first_look_leaves_its_turn_to_runs_and_is_done_though_they_do_not_end(
+    west: Host, app: Celery, client: redis.Redis, prefix: str, let_pass: Callable[[float], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(zone_change, "LOOK_SECONDS", 500.0)
+    beat = west.beat(redisbeater_lock_timeout=2_000)
+    for turn in range(5):
+        save_due(app, f"e{turn}")
+        west.tick(beat)
+    assert client.hexists(f"{prefix}:zone-rules", ":listed") == 0
+    let_pass(zone_change.LOOK_SECONDS)
+    save_due(app, "last")
+    west.tick(beat)
+
+    assert client.hexists(f"{prefix}:zone-rules", ":listed") == 1
+    assert [stored(app, f"e{turn}").total_run_count for turn in range(5)] == [1] * 5
+
+
 def test_an_entry_that_is_due_before_it_was_planned_again_waits_and_all_others_run(
     west: Host, east: Host, app: Celery, monkeypatch: pytest.MonkeyPatch, let_pass: Callable[[float], None]
 ) -> None:

@@ -31,7 +31,8 @@ PROCESSES = {
     ),
     "a worker": (
         "import redisbeater.runs",
-        "beat broker cli context dashboard dispatch editing entry management observe scheduler sending schedules.kinds",
+        "beat broker cli context dashboard dispatch editing entry management observe scheduler sending schedules.kinds "
+        "model.incident store.incidents store.measures store.quarantine store.records store.schedule store.server",
     ),
     "a beat": (
         "from redisbeater import RedisScheduler",

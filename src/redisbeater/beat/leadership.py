@@ -22,7 +22,8 @@ from redisbeater.signals import (
     schedule_paused,
     schedule_resumed,
 )
-from redisbeater.store import Lock, RedisSchedule, lock_warning
+from redisbeater.store import Lock, lock_warning
+from redisbeater.store.schedule import RedisSchedule
 
 logger = get_logger(__name__)
 

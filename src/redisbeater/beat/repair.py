@@ -18,8 +18,9 @@ from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBea
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.policies import EvictionCheck
 from redisbeater.signals import entry_broken
-from redisbeater.store import Claim, RedisSchedule, Unscheduled
+from redisbeater.store import Claim, Unscheduled
 from redisbeater.store.keys import Keys
+from redisbeater.store.schedule import RedisSchedule
 
 logger = get_logger(__name__)
 

@@ -21,6 +21,7 @@ from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zones import SAME_RULES, ZoneRules, read_zone, rules_of, zone_name
 from redisbeater.store import Claim, ClaimedEntry, this_program
+from redisbeater.store.contents import Place
 from redisbeater.store.keys import SEVERAL
 from redisbeater.store.records import AGAIN, LISTED
 from redisbeater.times import duration_words
@@ -85,6 +86,9 @@ class ZoneChange:
     The rules are those of this host. Those by which entries were planned are stored, and replaced last. Until then an
     entry of a zone whose rules are others is not sent before it was planned again; all others are.
 
+    Where no beat has looked at all entries yet, the rules of their zones are recorded. That moves none of them, and
+    waits until no run is due.
+
     A leader that finds a change unfinished starts over: planning an entry twice is the same as planning it once.
     """
 
@@ -97,6 +101,14 @@ class ZoneChange:
         self._stored = StoredRules()
         #: The entries still to be planned again; None: there is no change.
         self._names: deque[str] | None = None
+        #: Whether all entries were looked at, for those that are to be planned again; and where the next page begins.
+        self._has_all = False
+        self._place: Place | None = None
+        #: On which zones these entries depend, and the scores of those to be planned again.
+        self._zones: set[str] = set()
+        self._scores: dict[str, float] = {}
+        #: Whether this pass had runs, and until when a look that moves no entry waits for a pass that has none.
+        self._is_busy, self._waits_until = False, 0.0
         #: How many of them come before anything is sent: beats that have ended may have sent their runs.
         self._first = 0
         self._is_listed = self._is_partial = self._holds_all = False
@@ -147,19 +159,24 @@ class ZoneChange:
         if self._names is None or not (self.is_behind or self._holds_all):
             return
         if not self._is_listed:
-            self._list_entries(self._names)
+            self._list_claimed(self._names)
+        if self._waits():
+            return
         deadline = time.monotonic() + (STEP_SECONDS if self._holds_all else SLICE_SECONDS)
-        while self._names and time.monotonic() < deadline:
+        while not (self._has_all and not self._names) and time.monotonic() < deadline:
+            if self._first <= 0 and not self._has_all:
+                self._list_page(self._names)
+                continue
             page = list(islice(self._names, PAGE_ENTRIES))
             again = self._replan(page)
             for _ in page:  # only now: a page that Redis did not take is planned once more
                 self._names.popleft()
             self._names.extend(again)
             self._first -= len(page)
-            if again and len(again) == len(self._names):  # others are at work on them
+            if again and self._has_all and len(again) == len(self._names):  # others are at work on them
                 self._look_at = time.monotonic() + LOOK_SECONDS
                 break
-        if not self._names:
+        if self._has_all and not self._names:
             self._finish()
 
     def note(self, messages: Iterable[str]) -> None:
@@ -175,6 +192,7 @@ class ZoneChange:
 
     def without_held(self, claim: Claim) -> Claim:
         """Release the entries of a claim that are still to be planned by the rules of now; return it without them."""
+        self._is_busy = bool(claim.entries)
         held = [entry for entry in claim.entries if self._holds(entry)] if self._names and self._before.rules else []
         if not held or self._names is None:
             return claim
@@ -267,8 +285,10 @@ class ZoneChange:
 
     def _adopt(self, own: Mapping[str, ZoneRules]) -> bool:
         """Record that all entries are planned by the rules of this host; return whether that is so."""
-        dropped = {*self._stored.marked, *((zone, rules.id) for zone, rules in own.items())}
-        return self._context.redis.zone_rules.finish(self._texts(own), [" ".join(pair) for pair in dropped])
+        stored = self._stored
+        dropped = {*stored.marked, *((zone, rules.id) for zone, rules in own.items())}
+        names = [" ".join(pair) for pair in dropped]
+        return self._context.redis.zone_rules.finish(self._texts(own), names, new=own.keys() - stored.rules.keys())
 
     @staticmethod
     def _texts(rules: Mapping[str, ZoneRules]) -> dict[str, str]:
@@ -289,24 +309,44 @@ class ZoneChange:
             inherits_other=self._holds_all,
         )
         self._names, self._is_listed, self._is_partial, self._done = names, is_listed, is_listed, set()
-        self._look_at = 0.0
+        self._look_at, self._waits_until = 0.0, time.monotonic() + LOOK_SECONDS
+        self._has_all, self._place, self._zones, self._scores = is_listed, None, set(), {}
         self._entries, self._replanned, self._first = len(names), 0, 0
         self._moves = {zone: [] for zone in moved}
 
-    def _list_entries(self, names: deque[str]) -> None:
-        """List all entries, the next to run first; not in :meth:`begin`, as static ones are restored only after that.
+    def _list_claimed(self, names: deque[str]) -> None:
+        """List the entries that a beat has claimed: nothing is sent until it is known which they are.
 
-        Those that a beat has claimed come before all others: nothing is sent until it is known which they are.
+        Not in :meth:`begin`: static entries are restored only after that.
         """
         contents, lease = self._context.redis.contents, timedelta(seconds=self._context.config.lease_timeout)
-        scores = {name: score for page in contents.scored_names() for name, score in page}
-        first: dict[str, None] = {}
         if self._before.rules:
             now, _ = self._context.redis.clock()
-            first = dict.fromkeys(name for page in contents.claimed_names(now, now + 2 * lease) for name in page)
-        names.extend(dict.fromkeys([*first, *sorted(scores, key=lambda name: (scores[name] < 0, scores[name]))]))
-        self._is_listed, self._first = True, len(first)
-        self._entries, self._replanned = len(scores), 0
+            names.extend(dict.fromkeys(name for page in contents.claimed_names(now, now + 2 * lease) for name in page))
+        self._is_listed, self._first = True, len(names)
+        self._entries, self._replanned = contents.count(), 0
+
+    def _list_page(self, names: deque[str]) -> None:
+        """Look at a page of all entries; behind the last one list those that may move, the next to run first."""
+        changed, contents = set(self._before.rules), self._context.redis.contents
+        if self._holds_all or self._zone in changed:
+            changed.add("")
+        page = contents.zoned(self._place, changed, self._context.config.max_entry_size)
+        self._zones |= page.zones
+        self._scores.update(page.scores)
+        self._place = page.following
+        if page.following is None:
+            found, self._scores, self._has_all = self._scores, {}, True
+            listed = set(names)
+            names.extend(sorted(found.keys() - listed, key=lambda name: (found[name] < 0, found[name])))
+
+    def _waits(self) -> bool:
+        """Tell whether a look that moves no entry is left to a pass without runs; one a second has it in any case."""
+        is_busy, self._is_busy = self._is_busy, False
+        if is_busy and not (self._holds_all or self._before.rules) and time.monotonic() < self._waits_until:
+            return True
+        self._waits_until = time.monotonic() + LOOK_SECONDS
+        return False
 
     def _replan(self, page: list[str]) -> list[str]:
         """Plan a page of entries again; return those on which others are at work."""
@@ -353,7 +393,7 @@ class ZoneChange:
                 logger.warning("rules of %s changed: %d entries planned again, none moved", zone, len(moves))
         if self._is_partial or self._is_foreign:  # other programs may have planned more; a full walk finds that
             return
-        if not self._adopt(self._own((*self._stored.rules, *self._before.zones, self._zone))):
+        if not self._adopt(self._own({*self._stored.rules, *self._zones, *self._before.zones, self._zone})):
             self._compare(self._zone)
 
     def _log(self, written: Mapping[str, Edit]) -> None:

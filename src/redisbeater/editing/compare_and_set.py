@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from redisbeater.clock import Backoff
 from redisbeater.context import Context
 from redisbeater.display import quoted, text_of
-from redisbeater.editing.changes import EntryChange
+from redisbeater.editing.changes import EntryChange, Upsert
 from redisbeater.editing.edit import Author, Edit, announce, announce_edits, check_tracking, log_edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, RedisBeaterError, StoreError
@@ -70,12 +70,23 @@ def write(context: Context, change: EntryChange) -> StoredEntry:
 
 def write_edit(context: Context, change: EntryChange) -> Edit:
     """Write one change, and return what it did to the entry; raise what :func:`write` raises."""
-    result = write_page(context, [change])
+    result = write_page(context, [change], edits=_expected(context, change))
     for failure in result.failures.values():
         raise failure
     edit = result.written[change.name]
     log_edit(edit, lambda: edit.to_stored_entry().due_at(context.in_zone(edit.snapshot.zone).defaults))
     return edit
+
+
+def _expected(context: Context, change: EntryChange) -> list[Edit]:
+    """Return the edit that creates an entry, if it is to be expected that there is none of that name; else nothing."""
+    snapshot = context.redis.expected(change.name) if isinstance(change, Upsert) else None
+    if snapshot is None:
+        return []
+    try:
+        return [applied(change, snapshot, context)]
+    except (RedisBeaterError, OverflowError):  # what is stored decides
+        return []
 
 
 def preview(context: Context, change: EntryChange) -> StoredEntry:
@@ -123,8 +134,8 @@ def write_page(
     """Write the changes of at most ``SAVE_PAGE`` different entries; one that fails does not hold up the others.
 
     With ``only_differing``, an entry that is stored like that already is not written, and beat is not notified of it.
-    ``edits`` are what some of the changes make of entries that were read before; they are tried first, without reading
-    these entries again.
+    ``edits`` are what some of the changes make of entries that were read before, or of those that are to be expected;
+    they are tried first, without reading these entries again.
 
     Raises:
         StoreUnavailable, StoreError: Redis failed; some of the changes may have been written, writing them again is

@@ -13,7 +13,7 @@ from redisbeater.display import json_form, shown
 from redisbeater.exceptions import StoreError
 from redisbeater.health.status import LONGEST_PASS, Status, read_status
 from redisbeater.model.beat_line import BeatLine
-from redisbeater.store import Late
+from redisbeater.store.measures import Late
 from redisbeater.times import duration_words
 
 #: What is said where no worker has reported.

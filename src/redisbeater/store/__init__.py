@@ -1,12 +1,13 @@
-"""The schedule in Redis: the only package that talks to Redis. Definition and meta of an entry are plain text here."""
+"""The schedule in Redis: the only package that talks to Redis. Definition and meta of an entry are plain text here.
+
+Whoever needs all of it imports ``RedisSchedule`` from its module: a worker, which reports runs, does without.
+"""
 
 from redisbeater.store.claim import Claim, ClaimedEntry
-from redisbeater.store.contents import Unscheduled, pages
+from redisbeater.store.contents import KEEP_DELETED, SAVE_PAGE, Unscheduled, pages
 from redisbeater.store.lock import Lock, is_of_redbeat, lock_warning, new_token, this_program
-from redisbeater.store.measures import Late
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.runs import Execution, FoundRuns, Renewal, Reservation, RunStore, holder_prefix, new_holder
-from redisbeater.store.schedule import KEEP_DELETED, SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Change, Snapshot
 
 __all__ = (
@@ -17,10 +18,8 @@ __all__ = (
     "Claim",
     "ClaimedEntry",
     "FoundRuns",
-    "Late",
     "Lock",
     "Notifier",
-    "RedisSchedule",
     "Renewal",
     "Reservation",
     "RunStore",

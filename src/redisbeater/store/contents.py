@@ -20,6 +20,12 @@ T = TypeVar("T")
 #: What Lua writes as JSON of an empty list.
 _NOTHING = "{}"
 
+#: How many deleted entries can be restored: who deletes entries all day must not fill Redis.
+KEEP_DELETED = 10_000
+
+#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
+SAVE_PAGE = 250
+
 #: How many names one round trip asks for.
 PAGE = 1000
 
@@ -33,6 +39,10 @@ KEPT_PAGE = 500
 #: server one to three milliseconds.
 FOUND_PAGE, FOUND_BYTES = 125, 100_000
 
+#: How many entries, and how many bytes of their definitions, a script looks at that finds zones: that takes the
+#: server one to three milliseconds.
+ZONED_PAGE, ZONED_BYTES = 250, 100_000
+
 #: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250
 
@@ -43,6 +53,18 @@ class Unscheduled(NamedTuple):
     name: str
     size: int
     is_listed: bool
+
+
+#: Where a page of a search begins: the cursor, and what the page before it has left.
+Place = tuple[str, str]
+
+
+class Zoned(NamedTuple):
+    """A page of all entries: where the next one begins, their zones, and the scores of those that a change may move."""
+
+    following: Place | None
+    zones: set[str]
+    scores: list[tuple[str, float]]
 
 
 class Contents:
@@ -89,6 +111,23 @@ class Contents:
             args = [cursor or "0", pattern, str(FOUND_PAGE), str(FOUND_BYTES), self._keys.prefix, text, left]
             cursor, found, left = self._connection.run("find_entries", [self._keys.schedule], args)
             yield self._scored(found)
+
+    def zoned(self, place: Place | None, changed: Iterable[str], most: int) -> Zoned:
+        """Look at a page of all entries: on which zones they depend, and which of them a change of some may move.
+
+        No entry that is there all the time is left out, whatever changes meanwhile.
+
+        Arguments:
+            place: where the page begins; None: it is the first one.
+            changed: the zones that move entries; ``""``: the one that entries inherit.
+            most: bytes of a definition; one that has more is left out.
+        """
+        cursor, left = place or ("0", _NOTHING)
+        wanted = json.dumps(dict.fromkeys(changed, True))
+        args = [cursor, str(ZONED_PAGE), str(ZONED_BYTES), str(most), self._keys.prefix, wanted, left]
+        cursor, zones, kept, left = self._connection.run("find_zoned", [self._keys.schedule], args)
+        following = None if cursor == "0" and left == _NOTHING else (cursor, left)
+        return Zoned(following, set(json.loads(zones)), self._scored(kept))
 
     def _scored(self, text: str) -> list[tuple[str, float]]:
         """Return the names and scores of a text with members and scores in turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from redisbeater.model.log_line import LogLine, line_text
@@ -199,9 +199,12 @@ class ZoneRulesKey:
         if fields:
             self._connection.call(lambda client: client.hset(self._key, mapping=dict(fields)))
 
-    def finish(self, fields: Mapping[str, str], dropped: Sequence[str]) -> bool:
-        """Record that all entries are planned by these rules, unless another program has planned some by others."""
-        terms = [json.dumps({**fields, LISTED: "1"}), json.dumps(list(dropped)), AGAIN]
+    def finish(self, fields: Mapping[str, str], dropped: Sequence[str], *, new: Iterable[str]) -> bool:
+        """Record that all entries are planned by these rules, unless another program has planned some by others.
+
+        It may also have done so where it has recorded the rules of a ``new`` zone meanwhile.
+        """
+        terms = [json.dumps({**fields, LISTED: "1"}), json.dumps(list(dropped)), AGAIN, json.dumps(list(new))]
         return bool(self._connection.run("adopt_rules", [self._key], terms) == "ADOPTED")
 
 

@@ -16,7 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ from redisbeater.store.claim import (
     pages_by_runs,
 )
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
-from redisbeater.store.contents import PAGE, Contents, pages
+from redisbeater.store.contents import KEEP_DELETED, PAGE, SAVE_PAGE, Contents, pages
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
@@ -117,6 +117,14 @@ class CommitCall(NamedTuple):
     pushed: Sequence[tuple[str, ...]] = ()
 
 
+class Absence(NamedTuple):
+    """That an entry was not there: by the server's time, by the clock of this host, and in which zone entries were."""
+
+    now: datetime
+    read_at: float
+    zone: str
+
+
 class SchedulePage(NamedTuple):
     """A page of the entries of a schedule in the order in which they are to run.
 
@@ -138,18 +146,16 @@ class SchedulePage(NamedTuple):
 #: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
 ZONE_KEPT_MILLISECONDS = 3_600_000
 
+#: For how many seconds the server's time is computed from what it was, and how fast this host's clock may gain: what is
+#: computed must not lie ahead of the server.
+EXPECTED_SECONDS, CLOCK_DRIFT = 60.0, 0.001
+
 #: How many entries one script reads.
 LOAD_PAGE = 250
 
 #: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
-
-#: How many deleted entries can be restored: who deletes entries all day must not fill Redis.
-KEEP_DELETED = 10_000
-
-#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
-SAVE_PAGE = 250
 
 NO_MESSAGES: Mapping[str, Messages] = {}
 
@@ -173,6 +179,8 @@ class RedisSchedule:
         self._config = config
         self._connection = Connection(config)
         self._identity = Identity(self.keys.id)
+        #: When the entry that was read last was not there; None: it was.
+        self._absence: Absence | None = None
         #: The ids of claims whose replies were lost: the next claim releases what they took.
         self.lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
@@ -430,6 +438,18 @@ class RedisSchedule:
         """Read an entry and the clock."""
         return self.load_many([name])[0]
 
+    def expected(self, name: str) -> Snapshot | None:
+        """Return an entry as it is stored if the one that was read last was not there, nor is this one; None: read it.
+
+        Whoever saves many new entries then need not read each before. :meth:`save` refuses a change of an entry that is
+        stored all the same, and one that was planned by another zone, or by a time that has not come or has passed.
+        """
+        found = self._absence
+        if found is None or (elapsed := host_seconds() - found.read_at) > EXPECTED_SECONDS:
+            return None
+        now = found.now + timedelta(seconds=elapsed * (1 - CLOCK_DRIFT))
+        return Snapshot(name=name, now=now, definition="", meta="", score=None, zone=found.zone, is_expected=True)
+
     def load_many(self, names: Sequence[str]) -> list[Snapshot]:
         """Read entries and the clock, page by page."""
         snapshots: list[Snapshot] = []
@@ -439,7 +459,10 @@ class RedisSchedule:
 
     def _load(self, names: Sequence[str]) -> list[Snapshot]:
         """Read entries until their texts are enough for one reply, but at least one."""
-        return self._snapshots(self._read(names), names)
+        found = self._snapshots(self._read(names), names)
+        is_absent = len(found) == 1 and not (found[0].exists or found[0].meta)
+        self._absence = Absence(found[0].now, host_seconds(), found[0].zone) if is_absent else None
+        return found
 
     def load_page(self, start: int, number: int) -> SchedulePage:
         """Read a page of the schedule: the failing entries, then the next to run, dormant ones last.

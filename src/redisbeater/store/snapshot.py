@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from redisbeater.display import without_secrets
 from redisbeater.model.meta import Score
+from redisbeater.times import to_unix
 
 
 def sha1(text: str) -> str:
@@ -73,6 +74,8 @@ class Snapshot:
     zone: str = ""
     #: The ids of the rules by which it was planned, in the order of its zones; empty: those that all others were.
     rules: str = ""
+    #: Whether it was not read: no such entry is expected, and ``now`` is about a second old at most.
+    is_expected: bool = False
 
     @classmethod
     def from_reply(cls, name: str, now: datetime, fields: Mapping[str, Any], zone: str = "") -> Snapshot:
@@ -153,6 +156,9 @@ class Change(NamedTuple):
     #: The zones on whose rules the score depends, and the ids of those by which it was planned, each with blanks.
     zones: str = ""
     rules: str = ""
+    #: Of an entry that was not read: the server's time and the zone by which it is planned.
+    as_of: str = ""
+    zone: str = ""
 
     @classmethod
     def of(cls, snapshot: Snapshot, definition: str, *, score: Score | None = None) -> Change:
@@ -164,6 +170,8 @@ class Change(NamedTuple):
             seen=snapshot.seen,
             planned=snapshot.planned,
             claim=snapshot.claim_id,
+            as_of=to_unix(snapshot.now) if snapshot.is_expected else "",
+            zone=snapshot.zone if snapshot.is_expected else "",
         )
 
     def to_fields(self) -> dict[str, str]:

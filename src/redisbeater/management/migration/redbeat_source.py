@@ -24,7 +24,8 @@ from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, StoreErro
 from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError, engine_app, engine_of
 from redisbeater.model import json_text
 from redisbeater.schedules.kinds import kind_of
-from redisbeater.store import SAVE_PAGE, RedisSchedule, Snapshot, pages
+from redisbeater.store import SAVE_PAGE, Snapshot, pages
+from redisbeater.store.schedule import RedisSchedule
 
 #: The entry that Celery itself declares: RedBeat stores it, and does not mark it as static.
 CLEANUP = "celery.backend_cleanup"

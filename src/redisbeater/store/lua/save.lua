@@ -22,7 +22,8 @@
 --                     zones and rules: the zones on whose rules its score depends, and the ids of those by which it was
 --                     planned; without a definition, only these are written. Then
 --                     what was read, missing where there was none: seen (the digest of what is stored), planned (the
---                     fire time), claim
+--                     fire time), claim. Of an entry that was not read as_of, UNIX seconds, and zone: by which time and
+--                     zone of those that inherit it is planned
 -- ARGV[4] most        bytes of the texts of one entry
 -- ARGV[5] log         text: the key of a log, without the name of its entry
 -- ARGV[6] lines       number of lines that a log keeps
@@ -60,8 +61,15 @@ local function mark(key, change)
   if change.seen then redis.call('HDEL', key, 'rules') end
 end
 
+-- Tell whether an entry that was not read is planned by the zone of now, and by a time that has come, just before now.
+local function is_as_expected(change)
+  local age = server_time() - change.as_of
+  return age >= 0 and age <= 1 and (text_at(zone) or '') == (change.zone or '')
+end
+
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
+  if change.as_of and not is_as_expected(change) then return 'CONFLICT' end
   if kind == 'none' then return change.seen and 'CONFLICT' or is_below_another(schedule, key) and 'NOT_OURS' end
   if kind ~= 'hash' then return 'FOREIGN' end
   local stored = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at')
