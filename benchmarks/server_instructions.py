@@ -5,8 +5,8 @@
 
 valgrind counts them in the server's process alone, from the call to its reply: the call, the script, and what it does.
 The figures repeat to 1 %, whatever else the machine does; they are not time. Each is that of a run of an entry that has
-run before: one claim of all, commits of 125 runs each. "push" is what the message adds to its commit, where the broker is
-another database of the server. Needs valgrind (``apt-get install valgrind``) and ``pip install ".[test,benchmark]"``.
+run before: one claim of all, commits of 125 runs each. "push" is what the message adds to its commit, where the broker
+is another database of the server. Needs valgrind (``apt-get install valgrind``), ``pip install ".[test,benchmark]"``.
 """
 
 from __future__ import annotations
