@@ -354,8 +354,9 @@ class RedisSchedule:
         """Commit entries with one script, add to the result what was not written, and return the reply."""
         keys = [*self._listing_keys, self.keys.receipt(call.claim_id), *(item.entry.key for item in commitments)]
         head = [call.claim_id, more_as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
+        here = self._connection.database if call.proof else 0  # a cluster has none
         proof = call.proof or Proof("", 0)
-        tail = [call.runs, proof.key, str(proof.database), str(self._connection.database)]
+        tail = [call.runs, proof.key, str(proof.database), str(here)]
         tail += chain(rows_of(commitments), *call.pushed)
         args, retry_args = ([*head, word, *tail] for word in ("1" if call.is_retry else "", "1"))
         text = self._connection.run("commit", keys, args, retry_args=retry_args, with_runs=bool(call.runs))
