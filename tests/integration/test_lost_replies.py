@@ -183,7 +183,7 @@ def test_a_commit_whose_reply_is_lost_is_no_run_that_may_come_again(
 ) -> None:
     scheduler = make_scheduler(proxied)
     save_due(proxied, "report", **fields)
-    lost = proxy.lose_reply(b'"seen"')
+    lost = proxy.lose_reply(b'"total_run_count"')
 
     runs = run_due(scheduler)
 

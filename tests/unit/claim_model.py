@@ -4,6 +4,9 @@ It says what a beat does, step by step, what may happen between any two steps, a
 one script, one look at the own clock, or one message to the broker. Time comes in units: a send takes up to one, a
 script takes none, and a beat that is paused takes as long as it likes. An entry is a row of fire times, each of which
 is run: policies, jitter and broken entries are left out.
+
+Where the broker is the server of the schedule, one script sends and commits. It has two paths: an entry of which only
+the usual is new is written first, and its message waits for those of others; any other is sent, then written.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ class Guard(Enum):
     RELEASE_ASKS_FOR_THE_CLAIM = "release changes nothing unless the entry holds the caller's claim"
     UNDO_ASKS_FOR_THE_CLAIM = "undoing a claim changes nothing unless the entry holds the claim whose reply was lost"
     UNLOCK_ASKS_FOR_THE_TOKEN = "a beat that ends gives up no lock but its own"
+    MESSAGE_NEEDS_THE_CLAIM = "in one step, no message is put in unless the entry holds the caller's claim, unchanged"
+    REFUSED_IS_CLAIMED_AGAIN = "an entry that was written, and whose message is then refused, is claimed as before"
+    WAITING_IS_PUT_IN_FIRST = "before anything that may fail, the messages of what was written are put in"
     EDIT_LEAVES_A_CLAIM_ALONE = "an edit that keeps the fire time sets no score while that fire time is claimed"
 
 
@@ -147,6 +153,9 @@ class Model:
     accidents: int = 0
     edits: int = 0
     without: Guard | None = None
+    #: Whether a script sends and commits; then the entries of which it has more to write than the usual.
+    in_one_step: bool = False
+    unusual: frozenset[int] = frozenset()
 
     def start(self) -> World:
         entries = tuple(Entry(fires=fires, score=fires[0], owed=frozenset(fires)) for fires in self.fires)
@@ -280,8 +289,9 @@ class Model:
     def _send(self, world: World, number: int, beat: Beat) -> Steps:
         """Send a publish batch of one run or more; the broker accepts it, refuses it, or its answer is lost."""
         beat = beat._replace(is_slow=False)
+        send = self._put_in if self.in_one_step else self._send_publish_batch
         for size in range(1, len(beat.unsent) + 1):
-            yield from self._send_publish_batch(world, number, beat, beat.unsent[:size])
+            yield from send(world, number, beat, beat.unsent[:size])
 
     def _send_publish_batch(self, world: World, number: int, beat: Beat, jobs: tuple[Job, ...]) -> Steps:
         sent, runs = world, {job.run for job in jobs}
@@ -298,13 +308,78 @@ class Model:
             unsure = sent._replace(accidents=fewer, excused=sent.excused | runs)
             yield f"sends {names}, the reply is lost", unsure.with_beat(number, after)
 
+    def _put_in(self, world: World, number: int, beat: Beat, jobs: tuple[Job, ...]) -> Steps:
+        """Send and commit a publish batch; the broker refuses a message, the script fails, or its answer is lost."""
+        names, rest = " ".join(str(job.run) for job in jobs), beat.unsent[len(jobs) :]
+        after, again = self._after_script(world, beat, jobs)
+        unsent = (*again, *rest)
+        yield f"puts in {names}", after.with_beat(number, self._after_send(beat, unsent))
+        if world.accidents:
+            world = world._replace(accidents=world.accidents - 1)
+            after, _ = self._after_script(world, beat, jobs)
+            yield f"puts in {names}, the reply is lost", after.with_beat(number, beat)
+            settled = beat._replace(phase="settle")
+            for job in jobs:
+                after, _ = self._after_script(world, beat, jobs, refused=job)
+                yield f"puts in {names}, {job.run} is refused", after.with_beat(number, settled)
+                if job.entry in self.unusual:
+                    after, _ = self._after_script(world, beat, jobs, fails_at=job)
+                    yield f"puts in {names}, it fails at {job.run}", after.with_beat(number, settled)
+
+    def _after_send(self, beat: Beat, unsent: tuple[Job, ...]) -> Beat:
+        return beat._replace(phase="look", unsent=unsent) if unsent else beat.at_rest()
+
+    def _after_script(
+        self,
+        world: World,
+        beat: Beat,
+        jobs: tuple[Job, ...],
+        *,
+        refused: Job | None = None,
+        fails_at: Job | None = None,
+    ) -> tuple[World, list[Job]]:
+        """Return the world after the script, and the jobs that were changed: they are to be put in again."""
+        waiting: list[tuple[Job, Entry | None]] = []
+        sent, redis, changed = world, world.redis, list[Job]()
+
+        def put_in_waiting() -> None:
+            nonlocal sent, redis
+            for job, before in waiting:
+                if job != refused:
+                    sent = self._accepted(sent, beat, job)
+                elif self._has(Guard.REFUSED_IS_CLAIMED_AGAIN):
+                    redis = _put(redis, job.entry, before)
+            waiting.clear()
+
+        for job in jobs:
+            entry = redis.entries[job.entry]
+            written, again = self._committed(redis, job, beat.claim)
+            is_ours = entry is not None and entry.claim == beat.claim and not again
+            if job.entry in self.unusual and self._has(Guard.WAITING_IS_PUT_IN_FIRST):
+                put_in_waiting()
+            if job == fails_at:
+                return _written(sent, redis), changed
+            changed += again
+            if not is_ours and self._has(Guard.MESSAGE_NEEDS_THE_CLAIM):
+                continue
+            if job.entry not in self.unusual:
+                waiting.append((job, entry))
+            elif job == refused:
+                continue
+            else:
+                sent = self._accepted(sent, beat, job)
+            redis = _put(redis, job.entry, written.entries[job.entry])
+        put_in_waiting()
+        return _written(sent, redis), changed
+
     def _accepted(self, world: World, beat: Beat, job: Job) -> World:
         run_id = 0 if self._has(Guard.SEND_UNDER_ONE_ID) else beat.claim
         ids = {before for *run, before in world.sent if tuple(run) == job.run}
         is_leader = not self.has_lock or world.redis.lock == beat.token
         is_excused = job.run in world.excused
         _check(job.fire_time <= world.now, "a run is sent before its time")
-        _check(is_leader or beat.is_misled or is_excused, "a deposed leader sends")
+        is_fenced = self.in_one_step  # by the claim: another leader cannot have it
+        _check(is_leader or beat.is_misled or is_excused or is_fenced, "a deposed leader sends")
         _check(not ids or is_excused, "a fire time is sent twice without need")
         _check(ids <= {run_id}, "a fire time is sent under two ids")
         return world._replace(sent=world.sent | {(*job.run, run_id)})
@@ -375,7 +450,8 @@ class Model:
                 crashed = world._replace(excused=world.excused | unsure)
                 yield f"beat {number} crashes", crashed.with_beat(number, Beat(token=_new_token(world, number)))
             if beat.phase != "idle" and not beat.is_paused:
-                looked = {job.run for job in beat.unsent} if beat.phase == "send" else set()
+                is_on_its_way = beat.phase == "send" and not self.in_one_step
+                looked = {job.run for job in beat.unsent} if is_on_its_way else set()
                 paused = world._replace(excused=world.excused | unsure | looked)
                 yield f"beat {number} is paused", paused.with_beat(number, beat._replace(is_paused=True))
             if beat.phase == "look" and not beat.is_paused:

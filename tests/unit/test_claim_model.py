@@ -22,6 +22,13 @@ AN_EDIT_OF_TWO = {"fires": ((0,), (0,)), "edits": 1}
 TWO_EDITS = {"fires": ((0,),), "edits": 2}
 AN_EDIT_AND_AN_ACCIDENT = {"fires": ((0,),), "edits": 1, "accidents": 1}
 
+#: A script sends and commits; of two entries one takes each of its paths.
+ONE_STEP = {**ONE, "in_one_step": True}
+BOTH_PATHS = {"fires": ((0,), (0,)), "accidents": 1, "in_one_step": True, "unusual": frozenset({1})}
+BOTH_PATHS_TWO_ACCIDENTS = {**BOTH_PATHS, "accidents": 2}
+BOTH_PATHS_AN_EDIT = {**BOTH_PATHS, "accidents": 0, "edits": 1}
+BOTH_PATHS_AN_EDIT_AND_AN_ACCIDENT = {**BOTH_PATHS, "edits": 1}
+
 #: With a lock, without: how many worlds there are. All are visited; a change of the model changes their number.
 SIZES = [
     pytest.param(TWO_ACCIDENTS, 67_824, 64_269, id="two accidents", marks=pytest.mark.deep),
@@ -29,6 +36,19 @@ SIZES = [
     pytest.param(AN_EDIT_OF_TWO, 6_480, 9_116, id="an edit of one of two entries"),
     pytest.param(TWO_EDITS, 18_157, 21_405, id="two edits"),
     pytest.param(AN_EDIT_AND_AN_ACCIDENT, 51_497, 58_567, id="an edit and an accident", marks=pytest.mark.deep),
+    pytest.param(ONE_STEP, 4_254, 4_243, id="one step"),
+    pytest.param(BOTH_PATHS, 3_484, 4_480, id="both paths of one step"),
+    pytest.param(BOTH_PATHS_AN_EDIT, 5_940, 8_484, id="both paths of one step, an edit"),
+    pytest.param(
+        BOTH_PATHS_TWO_ACCIDENTS, 48_195, 51_470, id="both paths of one step, two accidents", marks=pytest.mark.deep
+    ),
+    pytest.param(
+        BOTH_PATHS_AN_EDIT_AND_AN_ACCIDENT,
+        168_559,
+        259_545,
+        id="both paths of one step, an edit and an accident",
+        marks=pytest.mark.deep,
+    ),
 ]
 
 LOST, EARLY = "a fire time is lost", "a run is sent before its time"
@@ -56,6 +76,10 @@ MISSED = [
     (Guard.RELEASE_ASKS_FOR_THE_CLAIM, ONE, True, TWICE),
     (Guard.UNDO_ASKS_FOR_THE_CLAIM, TWO_ACCIDENTS, False, TWICE),
     (Guard.UNLOCK_ASKS_FOR_THE_TOKEN, TWO_ACCIDENTS, True, SENDS),
+    (Guard.MESSAGE_NEEDS_THE_CLAIM, ONE_STEP, True, TWICE),
+    (Guard.MESSAGE_NEEDS_THE_CLAIM, BOTH_PATHS, False, TWICE),
+    (Guard.REFUSED_IS_CLAIMED_AGAIN, ONE_STEP, True, LOST),
+    (Guard.WAITING_IS_PUT_IN_FIRST, BOTH_PATHS, True, LOST),
     (Guard.EDIT_LEAVES_A_CLAIM_ALONE, AN_EDIT, True, COUNTED),
 ]
 
@@ -68,6 +92,16 @@ EVENTS = {
     *("entry 0 is deleted", "entry 0 is created again", "entry 0 is disabled", "entry 0 is rescheduled"),
     *("entry 0 is given one more fire time", "entry 0 is set to the fire time it has"),
     *("a failover loses the last write", "it is 1"),
+}
+
+
+#: What the script that sends and commits may do to two entries, of which it takes both paths.
+EVENTS_OF_ONE_STEP = {
+    *("puts in (0, 0)", "puts in (0, 0), the reply is lost", "puts in (0, 0), (0, 0) is refused"),
+    *("puts in (1, 0)", "puts in (1, 0), the reply is lost", "puts in (1, 0), (1, 0) is refused"),
+    *("puts in (0, 0) (1, 0)", "puts in (0, 0) (1, 0), the reply is lost", "puts in (1, 0), it fails at (1, 0)"),
+    *("puts in (0, 0) (1, 0), (0, 0) is refused", "puts in (0, 0) (1, 0), (1, 0) is refused"),
+    "puts in (0, 0) (1, 0), it fails at (1, 0)",
 }
 
 
@@ -141,6 +175,12 @@ def test_everything_that_the_model_knows_does_happen() -> None:
 
     assert {what for what in happened if what in EVENTS} == EVENTS
     assert {_numberless(what) for what in happened} == {_numberless(what) for what in EVENTS}
+
+
+def test_the_script_of_one_step_takes_both_of_its_paths_to_every_end() -> None:
+    happened = walk(Model(has_lock=True, **BOTH_PATHS)).happened
+
+    assert {what.partition(" ")[2][2:] for what in happened if "puts in" in what} == EVENTS_OF_ONE_STEP
 
 
 def _numberless(what: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 from redisbeater.exceptions import StoreError
@@ -51,8 +52,20 @@ class ClaimedEntry(NamedTuple):
     seen: str = ""
 
     @classmethod
-    def from_reply(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
-        """Read one entry of the claim script's reply."""
+    def from_rows(cls, texts: Iterable[str], name_of: Callable[[str], str]) -> Iterator[ClaimedEntry]:
+        """Read the rows of the claim script's reply; ``name_of`` returns the name of an entry by its key."""
+        lines = chain.from_iterable(text.split("\n") for text in texts)
+        for key, fire_time, definition, meta, recorded_run, skipped in zip(*[lines] * 6, strict=True):
+            if key:
+                name, due = name_of(key), from_unix(fire_time)
+                yield cls(key, name, definition, meta, due, skipped=skipped, recorded_run=recorded_run)
+            else:
+                fields = json.loads(fire_time)
+                yield cls._from_fields(name_of(fields["key"]), fields)
+
+    @classmethod
+    def _from_fields(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
+        """Read an entry that the reply has as JSON."""
         return cls(
             key=fields["key"],
             name=name,
@@ -244,30 +257,34 @@ class CommitResult:
 #: By what a run was taken, and the commands that put its message into the broker.
 Messages = tuple[str, Sequence[tuple[str, ...]]]
 
-#: The place of the first argument of the commit script that belongs to a message.
-FIRST_OF_MESSAGES = 11
+#: The place of the first argument of the commit script about an entry, or without any about a run that is resent.
+FIRST_ROW = 11
 
 
-def as_json(commitments: Sequence[Commitment]) -> str:
-    """Return the argument of the commit script: one text costs less than many small ones.
+def more_as_json(commitments: Sequence[Commitment]) -> str:
+    """Return the argument of the commit script with all that is new besides score and meta, by place of the entry.
 
-    Characters are not escaped: JSON has no escape for a byte that is not UTF-8. Messages are arguments of their own.
+    Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
     """
-    place, outcomes = FIRST_OF_MESSAGES, []
+    more = {str(place): fields for place, item in enumerate(commitments) if (fields := _more(item))}
+    return json.dumps(more, ensure_ascii=False) if more else "{}"
+
+
+def rows_of(commitments: Sequence[Commitment]) -> Iterator[str]:
+    """Yield the other arguments about outcomes: texts cost less than JSON that holds them, with their messages."""
     for item in commitments:
-        outcomes.append(outcome := _outcome(item))
-        if item.push:
-            outcome["push"], place = places_of(item.push, place)
-    return json.dumps(outcomes, ensure_ascii=False)
+        entry = item.entry
+        yield entry.seen or digest(entry.definition, entry.meta, entry.recorded_run)
+        yield item.next.to_text() if item.next else ""
+        yield item.meta
+        yield item.recorded_run
+        yield lengths_of(item.push)
+        yield from chain.from_iterable(item.push)
 
 
-def places_of(commands: Sequence[tuple[str, ...]], place: int) -> tuple[list[tuple[int, int]], int]:
-    """Return which arguments of the commit script are those of each command, from a place on; and the next place."""
-    places = []
-    for command in commands:
-        places.append((place, place + len(command) - 1))
-        place += len(command)
-    return places, place
+def lengths_of(commands: Iterable[tuple[str, ...]]) -> str:
+    """Return the numbers of arguments of commands, as the commit script takes them."""
+    return " ".join(str(len(command)) for command in commands)
 
 
 def pages_by_runs(commitments: Sequence[Commitment]) -> Iterator[Sequence[Commitment]]:
@@ -281,16 +298,11 @@ def pages_by_runs(commitments: Sequence[Commitment]) -> Iterator[Sequence[Commit
     yield commitments[start:]
 
 
-def _outcome(item: Commitment) -> dict[str, Any]:
+def _more(item: Commitment) -> dict[str, Any]:
     entry, score = item.entry, item.next
     fields: dict[str, Any] = {
-        "name": entry.name,
-        "seen": entry.seen or digest(entry.definition, entry.meta, entry.recorded_run),
         "claim": entry.claim,
         "keep": item.keeps_claim,
-        "score": score.to_text() if score else "",
-        "meta": item.meta,
-        "recorded_run": item.recorded_run,
         "definition": item.definition,
         "skipped": item.skipped,
         "log": [line.to_row() for line in item.log],

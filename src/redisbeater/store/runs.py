@@ -46,7 +46,7 @@ from redisbeater.model.run import (
     read_count,
     stored_time,
 )
-from redisbeater.store.claim import FIRST_OF_MESSAGES, Messages, places_of
+from redisbeater.store.claim import FIRST_ROW, Messages, lengths_of
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
@@ -408,11 +408,12 @@ class RunStore:
         sent: list[dict[str, Any]] = [
             {"id": run.id, "attempt": run.attempt, "countdown": _countdown(run)} for run in resent
         ]
-        place = FIRST_OF_MESSAGES
+        place = FIRST_ROW
         for row, run in zip(sent, resent):
             if run.id in messages:
                 row["taken"], commands = messages[run.id]
-                row["push"], place = places_of(commands, place)
+                row.update(push=place, lengths=lengths_of(commands))
+                place += sum(map(len, commands))
             if run.expires:
                 row["expires"] = to_unix(run.expires)
         return _json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})

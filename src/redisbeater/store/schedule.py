@@ -45,8 +45,9 @@ from redisbeater.store.claim import (
     Commitment,
     CommitResult,
     Messages,
-    as_json,
+    more_as_json,
     pages_by_runs,
+    rows_of,
 )
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import KEEP_DELETED, PAGE, SAVE_PAGE, Contents, pages
@@ -221,7 +222,7 @@ class RedisSchedule:
         newest = 0 if oldest_only else limit // 4
         terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix]
         try:
-            outcome, text = self._connection.run(
+            outcome, text, *rows = self._connection.run(
                 "claim",
                 self.keys.of_claim(claim_id),
                 [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line, *self.runs.claim_terms],
@@ -249,7 +250,7 @@ class RedisSchedule:
             asked_at=asked_at,
             trusted_until=asked_at + lease * TRUSTED_SHARE,
             next_look=from_unix(next_look) if next_look else None,
-            entries=tuple(ClaimedEntry.from_reply(self.keys.name(entry["key"]), entry) for entry in reply["entries"]),
+            entries=tuple(ClaimedEntry.from_rows(rows, self.keys.name)),
             removed=removed,
             misnamed=misnamed,
             zone=reply["zone"],
@@ -360,12 +361,11 @@ class RedisSchedule:
     def _commit(self, call: CommitCall, commitments: Sequence[Commitment], result: CommitResult) -> dict[str, Any]:
         """Commit entries with one script, add to the result what was not written, and return the reply."""
         keys = [*self._listing_keys, self.keys.receipt(call.claim_id), *(item.entry.key for item in commitments)]
-        head = [call.claim_id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
-        tail = [call.runs]
-        if call.proof is not None:
-            commands = chain(call.pushed, *(item.push for item in commitments))
-            tail += [call.proof.key, str(call.proof.database), str(self._connection.database)]
-            tail += chain.from_iterable(commands)
+        head = [call.claim_id, more_as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
+        here = self._connection.database if call.proof else 0  # a cluster has none
+        proof = call.proof or Proof("", 0)
+        tail = [call.runs, proof.key, str(proof.database), str(here)]
+        tail += chain(rows_of(commitments), *call.pushed)
         args, retry_args = ([*head, word, *tail] for word in ("1" if call.is_retry else "", "1"))
         text = self._connection.run("commit", keys, args, retry_args=retry_args, with_runs=bool(call.runs))
         reply: dict[str, Any] = json.loads(text)

@@ -117,6 +117,108 @@ def test_nothing_is_written_of_an_entry_whose_message_is_refused(app: Celery, br
     assert flight.commit(flight.commitment("bad")).rejected == {}
 
 
+# Most entries are written first, and their messages follow together
+
+
+def test_messages_keep_their_order_whatever_else_is_written_of_their_entries(app: Celery, broker: redis.Redis) -> None:
+    save_due(app, "b", late=3, every=86_400.0, max_runs=1)  # its end is a line of its log
+    for name, late in (("a", 4), ("c", 2), ("d", 1)):
+        save_due(app, name, late=late, every=86_400.0)
+    flight = claimed(app, broker)
+    messages = [("LPUSH", "q", name) for name in "acd"]
+    messages[1] = ("LPUSH", "other", "c")
+
+    result = flight.commit(
+        flight.commitment("a", messages[0]),
+        flight.commitment("b"),
+        flight.commitment("c", messages[1]),
+        flight.commitment("d", messages[2], ("PEXPIRE", "q", "100000")),
+    )
+
+    assert result == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a", "b", "d"]
+    assert broker.lrange("other", 0, -1) == ["c"]
+    assert broker.pttl("q") > 0
+    assert [stored(app, name).total_run_count for name in "abcd"] == [1, 1, 1, 1]
+
+
+def test_hundreds_of_messages_are_put_in_by_a_few_commands(app: Celery, broker: redis.Redis) -> None:
+    names = [f"{number:03}" for number in range(250)]
+    save_due(app, names[0], every=86_400.0)
+    flight = mark_in_flight(app, broker, *names[1:])
+    items = [flight.commitment(name) for name in sorted(flight.jobs)]
+    before = broker.info("commandstats").get("cmdstat_lpush", {"calls": 0})["calls"]
+
+    flight.commit(*items)
+
+    assert len(flight.jobs) == 100 == len(flight.messages)
+    assert flight.messages == sorted(flight.jobs)
+    assert broker.info("commandstats")["cmdstat_lpush"]["calls"] - before < 10
+
+
+@pytest.mark.parametrize("is_due_now", [False, True], ids=["by its schedule", "now"])
+def test_an_entry_whose_message_is_refused_is_claimed_as_before(
+    app: Celery, broker: redis.Redis, client: redis.Redis, is_due_now: bool
+) -> None:
+    save_due(app, "a", every=86_400.0)
+    keys = Context.of(app).redis.keys
+    key = keys.entry("a")
+    if is_due_now:
+        client.zadd(keys.schedule, {key: 0})
+    flight = claimed(app, broker)
+    broker.set("text", "")
+    before = client.hgetall(key), client.zscore(keys.schedule, key)
+    assert ("is_due_now" in before[0]) == is_due_now
+
+    result = flight.commit(flight.commitment("a", ("LPUSH", "text", "bad")))
+
+    assert list(result.rejected) == ["a"]
+    assert (client.hgetall(key), client.zscore(keys.schedule, key)) == before
+    assert flight.commit(flight.commitment("a")) == CommitResult(fenced=[], changed={})
+    assert flight.messages == ["a"]
+
+
+class Unreadable(Score):
+    """A score that Redis refuses."""
+
+    def to_text(self) -> str:
+        return "soon"
+
+
+@pytest.mark.parametrize("fields", [{}, {"max_runs": 1}], ids=["as the others", "with a line of its log"])
+def test_what_waits_is_put_in_though_the_entry_behind_it_fails(
+    app: Celery, broker: redis.Redis, fields: dict[str, Any]
+) -> None:
+    save_due(app, "a", late=2, every=86_400.0)
+    save_due(app, "b", late=1, every=86_400.0, **fields)
+    flight = claimed(app, broker)
+    bad = flight.commitment("b", next=Unreadable(fire_time=flight.claim.now))
+
+    result = flight.commit(flight.commitment("a"), bad)
+
+    assert "a" not in result.unwritten
+    assert [message for message in flight.messages if message == "a"] == ["a"]
+    assert stored(app, "a").total_run_count == 1
+
+
+def test_an_entry_that_is_listed_as_broken_or_failing_is_listed_no_more(
+    app: Celery, broker: redis.Redis, client: redis.Redis
+) -> None:
+    flight = mark_in_flight(app, broker, "a", "b", "c")
+    keys = Context.of(app).redis.keys
+    client.hset(keys.broken, "a", "{}")
+    client.zadd(keys.failing, {keys.entry("b"): 1})
+    try:
+        flight.commit(*map(flight.commitment, "abc"))
+        assert client.hgetall(keys.broken) == {}
+        assert client.zrange(keys.failing, 0, -1) == []
+    finally:
+        client.delete(keys.broken, keys.failing)
+
+    assert flight.messages == ["a", "b", "c"]
+    assert [line.what for line in ScheduleStore(app).log("a")][:1] == ["fixed"]
+
+
 def test_an_entry_counts_once_its_first_message_is_there(app: Celery, broker: redis.Redis) -> None:
     flight = mark_in_flight(app, broker, "a")
     broker.set("text", "")

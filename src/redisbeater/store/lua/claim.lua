@@ -38,18 +38,20 @@
 -- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
 -- ARGV[11] beat      text: the line of this beat; '': none is due
 -- ARGV[12] runs      text: '1': runs are tracked; missing: they are not
--- Returns one of these pairs; with any but the first, nothing was taken:
---      {'CLAIMED', JSON}: see below
+-- Returns one of these; with any but the first, nothing was taken:
+--      {'CLAIMED', JSON, rows, rows, ...}: see below
 --      {'FENCED', ''}: another beat holds the lock, or nobody does
 --      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
 --      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end)}
 -- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, missing:
---      members that stand for no entry, and entries. Each entry has key, fire_time, is_due_now: '1' where it is, and
---      definition, meta, recorded_run and skipped, or instead of these four oversized: their bytes. Fields that are not
---      stored are missing.
--- Where runs are tracked, the JSON also has next_resend: when beat is to send the next run that waits; and each entry
---      failures, buffered, active: keys of runs, and is_abandoned: '1' where another claim took it and never
+--      members that stand for no entry. The rows are the entries, in six lines each: key, fire_time, definition, meta,
+--      recorded_run and skipped, empty where they are not stored. JSON would take longer than all that is read. An
+--      entry with more, or with a line break, has an empty key, and in the second line JSON with these fields, and
+--      is_due_now: '1' where it is, or instead of the last four oversized: their bytes. Missing there: what is not
+--      stored.
+-- Where runs are tracked, the JSON also has next_resend: when beat is to send the next run that waits; and that of an
+--      entry failures, buffered, active: keys of runs, and is_abandoned: '1' where another claim took it and never
 --      committed it.
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -64,27 +66,84 @@ if is_replanning then return {'REPLANNING', ''} end
 write_beat(beats, beat)
 if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause))} end
 
-local now, lease_end = server_time(), server_time(lease)
-local found, missing, claimed, taken = {}, {}, {}, {}
-local bytes = 0
+local find, now = string.find, server_time()
+local lease_end = string.format('%.6f', now + lease)
+local found, missing, texts, scores, taken = {}, {}, {}, {}, {}
+local rows, bytes, bytes_of_rows = {}, 0, 0
+local fields = {'definition', 'meta', 'recorded_run', 'skipped', 'fire_time', 'look_at', 'is_due_now'}
+if runs then append_fields_of_runs(fields) end
+most, enough = tonumber(most), tonumber(enough)
 redis.call('SET', id, new_id, 'NX')
 
-local function entry_at(name)
-  if not is_name(name) then return nil end
-  local read_entry = runs and read_with_runs or read_bounded
-  local entry = read_entry(prefix .. name, most, 0, 'fire_time', 'look_at', 'is_due_now')
+-- Return what read_bounded does of an entry that has no long texts, as nearly all: only the two that other programs
+-- write are measured before they are read. nil: it has one, or is none.
+local function read_short(key)
+  local length = redis.pcall('HSTRLEN', key, 'definition')
+  if type(length) ~= 'number' or length == 0 then return nil end
+  if length + redis.call('HSTRLEN', key, 'meta') > most then return nil end
+  local stored = redis.call('HMGET', key, unpack(fields))
+  local definition, meta, recorded_run, skipped, fire_time, look_at, is_due_now = unpack(stored, 1, 7)
+  local size = length + #(meta or '') + #(recorded_run or '') + #(skipped or '')
+  if size > most or #(fire_time or '') + #(look_at or '') + #(is_due_now or '') > 4096 then return nil end
+  local entry = {
+    key = key,
+    size = size,
+    definition = definition,
+    meta = meta or nil,
+    recorded_run = recorded_run or nil,
+    skipped = skipped or nil,
+    fire_time = fire_time or nil,
+    look_at = look_at or nil,
+    is_due_now = is_due_now or nil,
+  }
+  if runs then add_runs(entry, stored[8], stored[9], stored[10]) end
+  return entry
+end
+
+local function entry_at(key)
+  if not is_name(string.sub(key, #prefix + 1)) then return nil end
+  local entry = read_short(key)
+  if not entry then
+    local read_entry = runs and read_with_runs or read_bounded
+    entry = read_entry(key, most, 0, 'fire_time', 'look_at', 'is_due_now')
+  end
   if not (entry.definition or entry.oversized) then return nil end
   return runs and with_active(entry, prefix) or entry
 end
 
 local function resolve(member, score)
-  local is_key = string.sub(member, 1, #prefix) == prefix
-  local entry = is_key and entry_at(string.sub(member, #prefix + 1)) or entry_at(member)
+  local is_key = find(member, prefix, 1, true) == 1
+  local entry = is_key and entry_at(member) or entry_at(prefix .. member)
   bytes = bytes + (entry and entry.size or #member)
   if entry then
     found[#found + 1] = {member, score, entry}
   else
     missing[#missing + 1] = member
+  end
+end
+
+local function has_break(entry)
+  local meta, recorded_run, skipped = entry.meta, entry.recorded_run, entry.skipped
+  return find(entry.key, '\n', 1, true) or find(entry.definition, '\n', 1, true) or meta and find(meta, '\n', 1, true)
+    or recorded_run and find(recorded_run, '\n', 1, true) or skipped and find(skipped, '\n', 1, true)
+end
+
+-- Join the rows to a text of the reply. Beyond 8,192 bytes Lua makes several texts, one after the other, of each one.
+local function end_rows()
+  if #rows > 0 then texts[#texts + 1] = table.concat(rows, '\n') end
+  rows, bytes_of_rows = {}, 0
+end
+
+local function add_row(entry, is_more)
+  if bytes_of_rows > 6000 then end_rows() end
+  bytes_of_rows, entry.size = bytes_of_rows + entry.size + #entry.key + 30, nil
+  local at = #rows
+  if is_more or entry.oversized or has_break(entry) then
+    rows[at + 1], rows[at + 2], rows[at + 3] = '', cjson.encode(entry), ''
+    rows[at + 4], rows[at + 5], rows[at + 6] = '', '', ''
+  else
+    rows[at + 1], rows[at + 2], rows[at + 3] = entry.key, entry.fire_time, entry.definition
+    rows[at + 4], rows[at + 5], rows[at + 6] = entry.meta or '', entry.recorded_run or '', entry.skipped or ''
   end
 end
 
@@ -100,10 +159,11 @@ local function take(member, score, entry)
   end
   redis.call('HSET', entry.key, 'fire_time', entry.fire_time, 'look_at', lease_end, 'claim', claim_id)
   if entry.is_due_now then redis.call('HSET', entry.key, 'is_due_now', '1') end
-  redis.call('ZADD', schedule, lease_end, entry.key)
-  entry.look_at, entry.size = nil, nil
+  scores[#scores + 1] = lease_end
+  scores[#scores + 1] = entry.key
+  entry.look_at = nil
   taken[entry.key] = true
-  claimed[#claimed + 1] = entry
+  add_row(entry, entry.is_due_now or runs and has_runs(entry))
 end
 
 local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
@@ -113,22 +173,25 @@ for i, text in ipairs(young) do
   due[#due - #young + i] = text
 end
 for i = 1, #due, 2 do
-  if bytes < tonumber(enough) then resolve(due[i], due[i + 1]) end
+  if bytes < enough then resolve(due[i], due[i + 1]) end
 end
 if #found > 0 then
   need_rights(receipt, 'HGET', 'ZSCORE', 'ZREM')
   redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000))
 end
 for _, item in ipairs(found) do
-  take(unpack(item))
+  take(item[1], item[2], item[3])
 end
-local reply = {
+for i = 1, #scores, 1000 do
+  redis.call('ZADD', schedule, unpack(scores, i, math.min(i + 999, #scores)))
+end
+end_rows()
+local head = {
   now = now,
   schedule_id = text_at(id) or '',
   zone = text_at(zone) or '',
   missing = missing,
-  entries = claimed,
 }
-reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-reply.next_resend = runs and next_resend(prefix)
-return {'CLAIMED', cjson.encode(reply)}
+head.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+head.next_resend = runs and next_resend(prefix)
+return {'CLAIMED', cjson.encode(head), unpack(texts)}

@@ -1,10 +1,13 @@
 -- Functions that several scripts share. The loader puts them in front of every script.
 
+local clock, now_text -- the server's time, which stands still during a script, and the same as text
+
 -- Return the server's time, or what it will be in so many seconds: UNIX seconds with six decimals, as text.
 local function server_time(later)
-  local time = redis.call('TIME')
-  if later then return string.format('%.6f', time[1] + time[2] / 1000000 + later) end
-  return string.format('%d.%06d', time[1], time[2])
+  clock = clock or redis.call('TIME')
+  if later then return string.format('%.6f', clock[1] + clock[2] / 1000000 + later) end
+  now_text = now_text or string.format('%d.%06d', clock[1], clock[2])
+  return now_text
 end
 
 -- Return the reply of a command; nil where its key holds another type. Other errors end the script and name the
@@ -121,11 +124,12 @@ end
 -- Tell whether the score only says when beat looks again: at the end of a lease, for another try, or for the jitter.
 -- Then the stored fire time is the one to run. A score that another program has set since is itself the fire time.
 local function is_later_look(score, fields)
-  return score and tonumber(score) == tonumber(fields.look_at) and instant(fields.fire_time) ~= nil
+  if not (score and fields.look_at) then return false end
+  return tonumber(score) == tonumber(fields.look_at) and instant(fields.fire_time) ~= nil
 end
 
--- Remove the claim and the fire time that was stored with it.
-local function clear_claim(entry) redis.call('HDEL', entry, 'claim', 'fire_time', 'look_at', 'is_due_now') end
+-- Remove the claim and the fire time that was stored with it, and further fields.
+local function clear_claim(entry, ...) redis.call('HDEL', entry, 'claim', 'fire_time', 'look_at', 'is_due_now', ...) end
 
 -- Remove what was recorded about tries that failed. Return whether there were any.
 local function clear_failure(failing, entry)

@@ -1,5 +1,7 @@
 -- How a commit puts messages into the broker, where that is this server. It stands in front of commit.lua.
 
+local now = server_time()
+
 -- Ask for what follows a message: whatever is refused must be refused before the first one is put in, and before
 -- anything is written where the memory is full.
 local function need_room_and_rights(schedule, key)
@@ -14,9 +16,9 @@ local function in_broker(broker, act, ...)
   if broker.there == broker.here then return act(...) end
   local selected = redis.pcall('SELECT', broker.there)
   if selected.err then return selected end
-  local answer = act(...)
+  local answer, more = act(...)
   redis.call('SELECT', broker.here)
-  return answer
+  return answer, more
 end
 
 -- Return why messages cannot be put into the broker: an error, or an empty text if it is another server; nil: they can.
@@ -26,24 +28,44 @@ local function why_apart(broker, proof)
   return type(found) == 'table' and found.err or ''
 end
 
--- Execute the commands of messages; of each, the place of its first and of its last argument is given. Return how many
--- came through, and why the next one did not: what was put in cannot be taken back.
-local function push(commands)
-  for i, place in ipairs(commands) do
-    local reply = redis.pcall(unpack(ARGV, place[1], place[2]))
-    if type(reply) == 'table' and reply.err then return {done = i - 1, problem = reply.err} end
+-- Return the place behind the arguments of commands that are as long as these numbers in a text say.
+local function behind(place, lengths)
+  for length in string.gmatch(lengths, '%d+') do
+    place = place + length
   end
-  return {done = #commands}
+  return place
+end
+
+-- Execute commands, the arguments of which begin at a place, with lengths as above. Return how many came through, and
+-- why the next one did not: what was put in cannot be taken back.
+local function push(place, lengths)
+  local done = 0
+  for length in string.gmatch(lengths, '%d+') do
+    local reply = redis.pcall(unpack(ARGV, place, place + length - 1))
+    if type(reply) == 'table' and reply.err then return done, reply.err end
+    done, place = done + 1, place + length
+  end
+  return done
+end
+
+-- Put messages into one list, each the last of three arguments that begin at a place. Return why none is there; nil:
+-- all are.
+local function push_alike(places)
+  local arguments = {}
+  for i, place in ipairs(places) do arguments[i] = ARGV[place + 2] end
+  local reply = redis.pcall(ARGV[places[1]], ARGV[places[1] + 1], unpack(arguments))
+  return type(reply) == 'table' and reply.err or nil
 end
 
 -- Put the messages of an entry or a run into the broker, if there are any. Return why none of them is there; nil: they
 -- are; where one is not, the second answer is how many commands came through before it.
-local function put(broker, commands)
-  if not commands then return nil end
+local function put(broker, place, lengths)
+  if not place then return nil end
   if broker.why_apart then return {unproved = true} end
-  local pushed = in_broker(broker, push, commands)
-  if pushed.done == 0 and pushed.problem then return {rejected = pushed.problem} end
-  return nil, pushed.problem and pushed.done
+  local done, problem = in_broker(broker, push, place, lengths)
+  if type(done) == 'table' then done, problem = 0, done.err end
+  if problem and done == 0 then return {rejected = problem} end
+  return nil, problem and done
 end
 
 -- Return why a function raised; nil: it did not.

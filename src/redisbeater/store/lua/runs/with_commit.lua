@@ -1,6 +1,6 @@
 -- What a commit also records where runs are tracked. It stands in front of commit.lua.
 
-local tracking, now = cjson.decode(ARGV[7]), server_time()
+local tracking = cjson.decode(ARGV[7])
 local prefix, wait = tracking.prefix, tracking.wait
 local names, sent = {}, 0
 
@@ -38,7 +38,7 @@ local function put_resent(run, new, broker)
   if ARGV[6] == '1' and not run.taken and run.attempt == new.attempt then return nil end
   local is_ours = run.taken == new.taken and run.attempt == new.attempt
   if not is_ours or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return {gone = true} end
-  local refusal, done = put(broker, new.push)
+  local refusal, done = put(broker, new.push, new.lengths)
   if refusal then return refusal end
   redis.call('HDEL', run.key, 'taken')
   redis.call('HSET', run.key, 'state', 'SENT')
