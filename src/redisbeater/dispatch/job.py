@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celery import Celery
 
@@ -27,6 +27,7 @@ from redisbeater.model.run import FINAL, NewRun, Span, State
 from redisbeater.model.skip import Reason, Skip, add_skips
 from redisbeater.schedules.kind import PLANNING, broken_by_code
 from redisbeater.sending.run import make_run, planned_run, task_id
+from redisbeater.sending.template import Kept, PlainRun
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
 from redisbeater.store.snapshot import version_of
@@ -162,6 +163,8 @@ class Job(NamedTuple):
     whole: Job | None = None
     #: The fire time of the run that was sent before those of the plan.
     previous: datetime | None = None
+    #: What is remembered of its definition, as long as that is; None: it was not read for this job.
+    kept: Kept | None = None
     #: What became of its runs otherwise, by fire time: the id that the task gave the message, or an empty one where the
     #: task declined. All parts of a job share it.
     sent_ids: dict[datetime, str] = {}  # noqa: RUF012  # nobody adds to this one
@@ -174,7 +177,7 @@ class Job(NamedTuple):
             InvalidEntry: the entry is broken.
         """
         with BY_CODE:
-            definition, policy = context.reader.read(claimed.name, claimed.definition)
+            definition, policy, kept = context.reader.read_kept(claimed.name, claimed.definition)
             if policy.jitter:  # the reader shares one policy among all runs: each run needs engine steps of its own
                 policy = policy.afresh()
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
@@ -195,7 +198,42 @@ class Job(NamedTuple):
             tracking=tracking,
             previous=meta.last_run_at,
             sent_ids={},
+            kept=kept,
         )
+
+    def plain_runs(
+        self,
+        schedule_id: str,
+        app: Celery,
+        first: int,
+        end: int,
+        now: datetime,
+        has_template: Callable[[PlainRun], bool],
+    ) -> list[PlainRun]:
+        """Return what templates need of the runs from number ``first`` up to ``end``; none where they are not plain.
+
+        A run makes its entry when that is needed; at once if it has no template.
+
+        Raises:
+            InvalidEntry: args, kwargs or options are nested too deeply to be sent.
+        """
+        plan, tracking, kept = self.plan, self.tracking, self.kept
+        if kept is None or plan.skipped or plan.buffered is not None or self.sent_ids or self.sent_as is not None:
+            return []
+        runs, name = [], self.definition.name
+        for number, fire_time in enumerate(plan.runs[first:end], first):
+            before = plan.runs[number - 1] if number else self.previous
+            previous = before if before is not None and before < fire_time else None
+            run_id = task_id(schedule_id, name, fire_time)
+            if tracking is not None:
+                tracking.ids[fire_time] = run_id
+            make = _Maker(self, schedule_id, app, number, now)
+            due_at = self.due_at(fire_time)
+            run = PlainRun(self.definition, kept, run_id, fire_time, previous, due_at, tracking is not None, make)
+            if not has_template(run):
+                run.make = make.made()
+            runs.append(run)
+        return runs
 
     def runs(
         self,
@@ -482,6 +520,26 @@ class Job(NamedTuple):
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
         return self.plan.next if self.plan.next.is_finished else self.plan.next._replace(look_at=fire_time)
+
+
+class _Maker:
+    """Makes the entry of one run of a job."""
+
+    __slots__ = ("_args",)
+
+    def __init__(self, *args: Any) -> None:
+        self._args = args
+
+    def __call__(self) -> RedisScheduleEntry:
+        job, schedule_id, app, number, now = self._args
+        with BY_CODE:
+            run: RedisScheduleEntry = job.runs(schedule_id, app, number, number + 1, now=now)[0]
+        return run
+
+    def made(self) -> Callable[[], RedisScheduleEntry]:
+        """Make it now, and return what returns it."""
+        run = self()
+        return lambda: run
 
 
 def _plan_after_earlier_runs(
