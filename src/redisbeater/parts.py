@@ -86,6 +86,7 @@ class BeatParts:
         self.clock = ServerClock()
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
         self.heartbeat.other_rules = lambda: self.zone_change.other_rules
+        self.heartbeat.messages = lambda: templates.words
         self.loss = Loss(context, log, self.heartbeat.token)
         # After each claim, and between two
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))

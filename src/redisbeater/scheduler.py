@@ -89,7 +89,7 @@ class RedisScheduler(Scheduler):
         check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
-        complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
+        complete_lines(escape_lines(_celery_logger))  # its lines name what is stored
         try:
             self._context = Context.of(app)
         except ImproperlyConfigured:
@@ -323,6 +323,8 @@ class RedisScheduler(Scheduler):
 
     def _log_plain_run(self, run: PlainRun) -> None:
         """Log a run whose message a template has made, as Celery logs one that it sends."""
+        if not _celery_logger.isEnabledFor(logging.INFO):
+            return
         complete_next_line(run, self._dispatch.claim if self._dispatch else None)
         _celery_logger.info(CELERYS_LINE, run.name, run.task)
         complete_next_line(None)

@@ -68,7 +68,7 @@ def is_kombus_json() -> bool:
 
 
 def facts_of_producer(producer: Any) -> tuple[Any, ...]:
-    """Return what a producer puts into each message."""
+    """Return the facts that a producer puts into each message."""
     return producer.serializer, producer.compression, producer.exchange.name, producer.auto_declare
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from celery import Celery
 
@@ -26,7 +27,7 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, NewRun, Span, State
 from redisbeater.model.skip import Reason, Skip, add_skips
 from redisbeater.schedules.kind import PLANNING, broken_by_code
-from redisbeater.sending.run import make_run, planned_run, task_id
+from redisbeater.sending.run import make_run, planned_run, task_id, task_id_at
 from redisbeater.sending.template import Kept, PlainRun
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
@@ -210,7 +211,7 @@ class Job(NamedTuple):
         now: datetime,
         has_template: Callable[[PlainRun], bool],
     ) -> list[PlainRun]:
-        """Return what templates need of the runs from number ``first`` up to ``end``; none where they are not plain.
+        """Return the runs from number ``first`` up to ``end`` for templates, or none where they are not plain.
 
         A run makes its entry when that is needed; at once if it has no template.
 
@@ -224,16 +225,21 @@ class Job(NamedTuple):
         for number, fire_time in enumerate(plan.runs[first:end], first):
             before = plan.runs[number - 1] if number else self.previous
             previous = before if before is not None and before < fire_time else None
-            run_id = task_id(schedule_id, name, fire_time)
+            text = fire_time.isoformat()
+            run_id = task_id_at(schedule_id, name, text)
             if tracking is not None:
                 tracking.ids[fire_time] = run_id
-            make = _Maker(self, schedule_id, app, number, now)
-            due_at = self.due_at(fire_time)
-            run = PlainRun(self.definition, kept, run_id, fire_time, previous, due_at, tracking is not None, make)
+            make = partial(self._entry, schedule_id, app, number, now)
+            due_at, is_tracked = self.due_at(fire_time), tracking is not None
+            run = PlainRun(self.definition, kept, run_id, fire_time, text, previous, due_at, is_tracked, make)
             if not has_template(run):
-                run.make = make.made()
+                run.make = partial(_itself, make())
             runs.append(run)
         return runs
+
+    def _entry(self, schedule_id: str, app: Celery, number: int, now: datetime) -> RedisScheduleEntry:
+        with BY_CODE:
+            return self.runs(schedule_id, app, number, number + 1, now=now)[0]
 
     def runs(
         self,
@@ -522,24 +528,8 @@ class Job(NamedTuple):
         return self.plan.next if self.plan.next.is_finished else self.plan.next._replace(look_at=fire_time)
 
 
-class _Maker:
-    """Makes the entry of one run of a job."""
-
-    __slots__ = ("_args",)
-
-    def __init__(self, *args: Any) -> None:
-        self._args = args
-
-    def __call__(self) -> RedisScheduleEntry:
-        job, schedule_id, app, number, now = self._args
-        with BY_CODE:
-            run: RedisScheduleEntry = job.runs(schedule_id, app, number, number + 1, now=now)[0]
-        return run
-
-    def made(self) -> Callable[[], RedisScheduleEntry]:
-        """Make it now, and return what returns it."""
-        run = self()
-        return lambda: run
+def _itself(entry: RedisScheduleEntry) -> RedisScheduleEntry:
+    return entry
 
 
 def _plan_after_earlier_runs(

@@ -12,7 +12,6 @@ no known reason, that is logged, and the template is off.
 from __future__ import annotations
 
 import json
-import logging
 import re
 import uuid
 from collections import OrderedDict
@@ -73,13 +72,14 @@ class PlainRun:
         kept: what is remembered of that definition as long as it is in memory.
         run_id: its id.
         fire_time: its fire time.
+        text: the same in ISO 8601.
         previous: the fire time before, or None.
         due_at: when it is due.
         is_tracked: whether it is recorded.
         make: makes its entry, as Celery gets it.
     """
 
-    __slots__ = ("definition", "due_at", "is_tracked", "kept", "last_run_at", "make", "previous", "run_id")
+    __slots__ = ("definition", "due_at", "is_tracked", "kept", "last_run_at", "make", "previous", "run_id", "text")
 
     def __init__(
         self,
@@ -87,13 +87,14 @@ class PlainRun:
         kept: Kept,
         run_id: str,
         fire_time: datetime,
+        text: str,
         previous: datetime | None,
         due_at: datetime,
         is_tracked: bool,
         make: Callable[[], RedisScheduleEntry],
     ) -> None:
         self.definition, self.kept, self.run_id, self.last_run_at = definition, kept, run_id, fire_time
-        self.previous, self.due_at, self.is_tracked, self.make = previous, due_at, is_tracked, make
+        self.text, self.previous, self.due_at, self.is_tracked, self.make = text, previous, due_at, is_tracked, make
 
     @property
     def name(self) -> str:
@@ -112,7 +113,7 @@ class PlainRun:
 
     @property
     def shape(self) -> Shape | None:
-        """What its message has in common with others; None: with none, as the time decides what its options are."""
+        """What its message has in common with others, or None where the time decides what its options are."""
         options = _options_text(self.definition)
         if options is None:
             return None
@@ -223,23 +224,20 @@ class Templates:
         self._learned: OrderedDict[Shape, Template | Token] = OrderedDict()
         self._facts: Any = None
         self._tokens: dict[str, Token] = {}
-        #: Why all runs go Celery's way; empty: they need not.
-        self.why_not = "no run was sent yet"
+        #: Whether they were used in the last publish batch.
+        self.are_used = False
+        #: Which condition keeps them from being used, in words; empty: none does.
+        self.why_not = ""
         #: Where a message of Celery's has differed for no known reason, by shape: that template is off.
         self.differences: dict[Shape, str] = {}
 
     @property
-    def are_used(self) -> bool:
-        """Whether they were in the last publish batch."""
-        return not self.why_not
-
-    @property
     def words(self) -> str:
-        """What differed, or why all runs go Celery's way; empty: nothing did, and they need not."""
+        """Which messages have differed, or why Celery makes all of them; an empty text where neither is so."""
         if self.differences:
-            found = [f"{shape.task}: {where}" for shape, where in self.differences.items()]
-            return f"off, messages differed: {'; '.join(found[:MOST_TOLD])}"
-        return self.why_not
+            found = [f"of {shape.task} {where}" for shape, where in self.differences.items()]
+            return f"made by Celery, as what was learned differed: {'; '.join(found[:MOST_TOLD])}"
+        return f"made by Celery: {self.why_not}" if self.why_not else ""
 
     def has(self, run: PlainRun) -> bool:
         """Return whether the message of a run is likely to be made by a template: then it needs no entry."""
@@ -250,23 +248,23 @@ class Templates:
         return shape is not None and isinstance(self._learned.get(shape), Template)
 
     def begin(self, batch: PublishBatch, producer: Any) -> Filling | None:
-        """Ask whether templates may be used in a publish batch, and return what fills them; None: they may not."""
-        if not isinstance(batch, CapturedPublishBatch):
-            self.why_not = "the broker is not Redis, or kombu is older than 5.7"
+        """Ask whether templates may be used in a publish batch, and return their filling, or None if they may not."""
+        self.are_used, self.why_not = False, ""
+        if not isinstance(batch, CapturedPublishBatch):  # another broker, or an older kombu
             return None
         way = Way(self._scheduler, producer, batch.channel)
         if (missing := unmet(OF_BATCH, way)) is not None:
             self.why_not = missing.words
             return None
-        self.why_not = ""
         if len(self.differences) >= MOST_DIFFERENCES:
             return None
+        self.are_used = True
         if (found := (facts_of_connection(way), facts(way))) != self._facts:
             self._facts, self._tokens = found, {}
         return Filling(self, way, batch, self._log)
 
     def token(self, way: Way, name: str) -> Token | None:
-        """Return what stands for all that holds for a task now; None: its runs go Celery's way."""
+        """Return the token of all that holds for a task now, or None if its runs go Celery's way."""
         task = way.app.tasks.get(name)
         if unmet(OF_TASK, task) is not None:
             return None
@@ -334,7 +332,6 @@ class Filling:
     ) -> None:
         self._templates, self._way, self._batch, self._log = templates, way, batch, log
         self._tokens: dict[str, Token | None] = {}
-        self._logs = logging.getLogger("celery.beat").isEnabledFor(logging.INFO)
         #: Tags are unique by what they begin with; kombu makes each at random.
         self._tag = str(uuid.uuid4())[:24]
 
@@ -347,8 +344,7 @@ class Filling:
         template.used += 1
         if template.used == 1 or template.used % CHECKED_EACH == 0:
             return False  # it is compared
-        if self._logs:
-            self._log(run)
+        self._log(run)
         tag = f"{self._tag}{self._batch.published:012x}"
         self._batch.keep(("LPUSH", template.key, template.text(_varying(run, ready, tag))))
         return True
@@ -425,7 +421,7 @@ class Filling:
 
 def _varying(run: PlainRun, ready: Ready, tag: str) -> Varying:
     previous = "" if run.previous is None else run.previous.isoformat()
-    return Varying(run.run_id, run.last_run_at.isoformat(), previous, tag, *ready[1:])
+    return Varying(run.run_id, run.text, previous, tag, *ready[1:])
 
 
 #: No template, or no value.

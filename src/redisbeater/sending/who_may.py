@@ -160,7 +160,7 @@ def unmet(conditions: tuple[Condition, ...], subject: Any) -> Condition | None:
 
 
 def facts(way: Way) -> tuple[Any, ...]:
-    """Return what goes into all messages besides the run, the task and its options: a change is noticed by it."""
+    """Return the facts that go into all messages besides the run, the task and its options."""
     app, amqp = way.app, way.app.amqp
     return (
         os.getpid(),
@@ -176,7 +176,7 @@ def facts(way: Way) -> tuple[Any, ...]:
 
 
 def facts_of_connection(way: Way) -> Any:
-    """Return what stands for the connection: the queue of a message is declared once on each."""
+    """Return the connection: the queue of a message is declared once on each."""
     return way.channel
 
 
@@ -187,7 +187,7 @@ def _queues(amqp: Any) -> Iterator[Any]:
 
 
 def facts_of_task(task: Task[Any, Any] | None) -> tuple[Any, ...]:
-    """Return what a task puts into its messages: a change is noticed by it."""
+    """Return the facts that a task puts into its messages."""
     if task is None:
         return ()
     options = tuple(task._get_exec_options().items())
