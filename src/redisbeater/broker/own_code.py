@@ -74,6 +74,8 @@ def facts_of_producer(producer: Any) -> tuple[Any, ...]:
 
 def escaped(text: str) -> str:
     """Return a text as it stands in JSON that kombu writes, without its quotes."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return text  # as nearly all
     return str(kombu_json.dumps(text))[1:-1]
 
 

@@ -258,17 +258,24 @@ class Templates:
             return None
         if len(self.differences) >= MOST_DIFFERENCES:
             return None
-        self.are_used = True
-        if (found := (facts_of_connection(way), facts(way))) != self._facts:
+        try:
+            found = facts_of_connection(way), facts(way)
+        except Exception:  # of the application's code; Celery meets it again
+            return None
+        if found != self._facts:
             self._facts, self._tokens = found, {}
+        self.are_used = True
         return Filling(self, way, batch, self._log)
 
     def token(self, way: Way, name: str) -> Token | None:
         """Return the token of all that holds for a task now, or None if its runs go Celery's way."""
-        task = way.app.tasks.get(name)
-        if unmet(OF_TASK, task) is not None:
+        try:
+            task = way.app.tasks.get(name)
+            if unmet(OF_TASK, task) is not None:
+                return None
+            found, known = facts_of_task(task), self._tokens.get(name)
+        except Exception:  # as above
             return None
-        found, known = facts_of_task(task), self._tokens.get(name)
         if known is None or known.of_task != found:
             known = self._tokens[name] = Token(self._facts, found)
         return known
