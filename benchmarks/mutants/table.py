@@ -724,8 +724,8 @@ MESSAGES = (
     Mutant(
         name="template-whatever-the-same-producer",
         path="sending/who_may.py",
-        old="lambda way: way.scheduler.producer is way.producer),\n",
-        new="lambda _: True),\n",
+        old="lambda way: way.scheduler.producer is way.producer",
+        new="lambda _: True",
         harm="A scheduler with a producer of its own sends most runs by another one.",
         first=("integration/test_made_messages.py",),
     ),
@@ -748,8 +748,8 @@ MESSAGES = (
     Mutant(
         name="template-whatever-the-signals",
         path="sending/who_may.py",
-        old="_have_no_receivers),\n",
-        new="lambda _: True),\n",
+        old='task_sent", _have_no_receivers',
+        new='task_sent", lambda _: True',
         harm="A receiver of before_task_publish that connects while beat runs, as OpenTelemetry's, misses most runs.",
         first=("integration/test_made_messages.py",),
     ),
