@@ -94,11 +94,15 @@ def beat(app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis) -> Bea
     return Beat(app, make_scheduler, broker)
 
 
-@pytest.fixture(params=["one step", "two steps"])
+@pytest.fixture(params=["one step", "two steps", "tracked"])
 def any_beat(
     make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server, request: Any
 ) -> Beat:
-    settings = {} if request.param == "one step" else {"redisbeater_one_commit": False}
+    settings: dict[str, Any] = {
+        "one step": {},
+        "two steps": {"redisbeater_one_commit": False},
+        "tracked": {"redisbeater_track_runs": True},
+    }[request.param]
     return Beat(make_app(broker_url=server.url(BROKER_DB), **settings), make_scheduler, broker)
 
 
@@ -211,7 +215,9 @@ def test_a_serializer_that_is_registered_anew_writes_every_message(beat: Beat) -
         serialization.register(
             "json", counting(plain.encoder, seen), json.loads, plain.content_type, plain.content_encoding
         )
-        assert (len(beat.send(20)), len(seen)) == (20, 20)
+        late = {"every": 60.0, "late": 60 * 19 + 1.0, "coalesce": "all", "max_runs": 20}
+        save_due(beat.app, "twenty runs of one entry", **late)
+        assert (len(beat.send(0)), len(seen)) == (20, 20)
     finally:
         serialization.register_json()
 

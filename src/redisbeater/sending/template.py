@@ -28,7 +28,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.reader import MAX_ENTRIES
 from redisbeater.model.run import PREVIOUS_HEADER
 from redisbeater.sending.run import sendable
-from redisbeater.sending.who_may import OF_BATCH, OF_TASK, Way, facts, facts_of_connection, facts_of_task, unmet
+from redisbeater.sending.who_may import OF_BATCH, OF_TASK, Way, facts, facts_of_task, unmet
 
 logger = get_logger(__name__)
 
@@ -153,7 +153,7 @@ class Template:
         ValueError: it does not hold that, or is no message that a template can make.
     """
 
-    __slots__ = ("is_off", "key", "parts", "picked", "token", "used")
+    __slots__ = ("key", "parts", "picked", "token", "used")
 
     def __init__(self, command: Command, varying: Varying, token: Token) -> None:
         name, self.key, text = command
@@ -175,7 +175,6 @@ class Template:
         self.token = token
         #: How many messages it was asked for.
         self.used = 0
-        self.is_off = False
         if self.text(varying) != text:
             raise ValueError("it cannot be put together again")
 
@@ -223,6 +222,9 @@ class Templates:
         #: By shape; where there is no template, what held when it was found that there can be none.
         self._learned: OrderedDict[Shape, Template | Token] = OrderedDict()
         self._facts: Any = None
+        #: The last channel, and how many there were: the queue of a message is declared once on each.
+        self._channel: Any = None
+        self._channels = 0
         self._tokens: dict[str, Token] = {}
         #: Whether they were used in the last publish batch.
         self.are_used = False
@@ -258,8 +260,10 @@ class Templates:
             return None
         if len(self.differences) >= MOST_DIFFERENCES:
             return None
+        if batch.channel is not self._channel:
+            self._channel, self._channels = batch.channel, self._channels + 1
         try:
-            found = facts_of_connection(way), facts(way)
+            found = self._channels, facts(way)
         except Exception:  # of the application's code; Celery meets it again
             return None
         if found != self._facts:
@@ -283,7 +287,7 @@ class Templates:
     def find(self, shape: Shape) -> Template | None:
         """Return the template of a shape, or None."""
         found = self._learned.get(shape)
-        return found if isinstance(found, Template) and shape not in self.differences else None
+        return found if isinstance(found, Template) else None
 
     def is_hopeless(self, shape: Shape, token: Token) -> bool:
         """Return whether there is no template of a shape as long as nothing changes."""
@@ -303,7 +307,7 @@ class Templates:
         """Switch a template off, and log it: its next runs go Celery's way."""
         self.differences[shape] = where
         if isinstance(template := self._learned.get(shape), Template):
-            template.is_off = True
+            template.token = Token(None, ())  # nothing that holds for any task
         logger.error(
             "task %r: the message of a run differs from what was learned, %s; such runs go Celery's way from now on",
             shape.task,
@@ -391,7 +395,7 @@ class Filling:
         token = self._token(run.definition.task)
         if token is None:
             return None
-        if ready is None or ready.template.token is not token or ready.template.is_off:
+        if ready is None or ready.template.token is not token:
             shape = run.shape
             template = None if shape is None else self._templates.find(shape)
             if template is None or template.token is not token:

@@ -101,6 +101,11 @@ def _routes_are_declarations(way: Way) -> bool:
     )
 
 
+def _has_own_backend(way: Way) -> bool:
+    """Return whether it is one of Celery's, which do nothing before a send of beat."""
+    return is_own(way.app.backend, "on_task_call", "celery.backends.")
+
+
 #: What is asked once for each publish batch, in this order.
 OF_BATCH = (
     Condition("scheduler", "the scheduler sends in a way of its own", _is_own_scheduler),
@@ -119,6 +124,7 @@ OF_BATCH = (
     Condition("protocol", "task_protocol is not 2", _is_protocol_2),
     Condition("amqp", "what makes the messages of the application is not Celery's own", _is_own_amqp),
     Condition("routes", "a route is code", _routes_are_declarations),
+    Condition("backend", "the result backend takes part in each send", _has_own_backend),
     Condition("no-task", "beat sends within a task", lambda way: way.app.current_worker_task is None),
 )
 
@@ -132,15 +138,10 @@ def _has_plain_arguments(task: Task[Any, Any] | None) -> bool:
     return getattr(task, "_dump_pydantic_arguments", None) is None
 
 
-def _has_own_backend(task: Task[Any, Any] | None) -> bool:
-    return task is None or task.ignore_result or is_own(task.backend, "on_task_call", "celery.backends.")
-
-
 #: What is asked once for each task in a publish batch; None: a task that this process does not know.
 OF_TASK = (
     Condition("task", "the task's apply_async is not Celery's own", _is_own_task),
     Condition("pydantic", "the task has arguments of pydantic", _has_plain_arguments),
-    Condition("backend", "the result backend takes part in each send", _has_own_backend),
 )
 
 #: The settings that Celery reads for each message. Those that it reads once are facts of what it made of them.
@@ -173,11 +174,6 @@ def facts(way: Way) -> tuple[Any, ...]:
         *(app.conf.get(name) for name in _SETTINGS),
         *_queues(amqp),
     )
-
-
-def facts_of_connection(way: Way) -> Any:
-    """Return the connection: the queue of a message is declared once on each."""
-    return way.channel
 
 
 def _queues(amqp: Any) -> Iterator[Any]:
