@@ -114,7 +114,9 @@ class PlainRun:
     @property
     def shape(self) -> Shape | None:
         """What its message has in common with others, or None where the time decides what its options are."""
-        options = _options_text(self.definition)
+        if "options" not in self.kept:
+            self.kept["options"] = _options_text(self.definition)
+        options: str | None = self.kept["options"]
         if options is None:
             return None
         return Shape(self.task, options, self.previous is not None, self.is_tracked)
@@ -124,7 +126,7 @@ def _options_text(definition: Definition) -> str | None:
     if definition.deadline is not None or not _OF_TIME.isdisjoint(definition.options):
         return None
     try:
-        return json.dumps(definition.options, sort_keys=True)
+        return json.dumps(definition.options)  # in their order, which is that of the headers
     except (TypeError, ValueError):  # a datetime
         return None
 

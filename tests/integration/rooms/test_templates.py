@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import kombu
@@ -153,19 +153,24 @@ class Site:
     def run(self, entry: RedisScheduleEntry, at: int, *, has_run: bool) -> PlainRun | None:
         """The run of an entry at a fire time, as beat plans it; None: it is none for a template."""
         fire_time = ago(seconds=100).replace(microsecond=at) + timedelta(seconds=at)
-        definition = entry_definition(entry, self.context)
         meta = Meta(last_run_at=fire_time - timedelta(seconds=60), total_run_count=1) if has_run else Meta()
-        claimed = ClaimedEntry(
-            key="k",
-            name=entry.name,
-            definition=definition,
-            meta=meta.to_text(),
-            fire_time=fire_time,
-        )
         now = fire_time + timedelta(microseconds=1)
-        job = Job.planned(claimed, now, self.context, SCHEDULE_ID)
-        plain = job.plain_runs(SCHEDULE_ID, self.app, 0, 1, now, lambda _: True)
-        return plain[0] if plain else None
+        runs = self._planned(entry, fire_time, meta, now).plain_runs(SCHEDULE_ID, self.app, 0, 1, now, lambda _: True)
+        return runs[0] if runs else None
+
+    def runs(self, entry: RedisScheduleEntry, *, number: int, first: int) -> list[PlainRun]:
+        """The runs of an entry of a minute that has missed some fire times, from the one with a number on."""
+        now = ago(seconds=0)
+        fire_time = now - timedelta(seconds=60 * number - 1)
+        job = self._planned(entry, fire_time, Meta(), now)
+        return job.plain_runs(SCHEDULE_ID, self.app, first, number, now, lambda _: True)
+
+    def _planned(self, entry: RedisScheduleEntry, fire_time: datetime, meta: Meta, now: datetime) -> Job:
+        definition = entry_definition(entry, self.context)
+        claimed = ClaimedEntry(
+            key="k", name=entry.name, definition=definition, meta=meta.to_text(), fire_time=fire_time
+        )
+        return Job.planned(claimed, now, self.context, SCHEDULE_ID)
 
     def check(self, run: PlainRun) -> bool | None:
         """Send a run both ways; return whether both are equal, or None where no template makes it."""
@@ -196,7 +201,9 @@ def plain(command: Command) -> tuple[str, ...]:
 
 
 def entry_definition(entry: RedisScheduleEntry, context: Context) -> str:
-    fields = {name: getattr(entry, name) for name in ("name", "task", "schedule", "args", "kwargs", "options")}
+    fields = {
+        name: getattr(entry, name) for name in ("name", "task", "schedule", "args", "kwargs", "options", "coalesce")
+    }
     return Definition.checked(**fields).to_text(context.codec)
 
 
@@ -251,3 +258,20 @@ def test_fifty_kinds_of_entries_are_sent_by_templates_alike(make_site: Callable[
         # The first two are compared, and so is the first one after a queue that is new to the application.
         assert results[:2] + results[-2:] == [None, None, True, True], (number, results)
     assert len(site.entries) == 60
+
+
+def test_headers_stay_in_the_order_of_their_entry(make_site: Callable[..., Site]) -> None:
+    site = make_site()
+    for headers in ({"a": "1", "b": "2"}, {"b": "2", "a": "1"}):
+        entry = RedisScheduleEntry("e", "t.add", 60.0, options={"headers": headers}, app=site.app)
+        assert [site.check(site.run(entry, at, has_run=True)) for at in range(4)] == [None, None, True, True]
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_each_of_several_fire_times_tells_the_one_before(make_site: Callable[..., Site], first: int) -> None:
+    """Beat sends the fire times that have passed one after the other, with ``coalesce="all"``."""
+    site = make_site()
+    entry = RedisScheduleEntry("e", "t.add", 60.0, [1], coalesce="all", app=site.app)
+    runs = site.runs(entry, number=7, first=first)
+    assert [site.check(run) for run in runs][2:] == [True] * (5 - first)
+    assert [run.previous for run in runs[1:]] == [run.last_run_at for run in runs[:-1]]
