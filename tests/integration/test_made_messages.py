@@ -17,7 +17,8 @@ from due import save_due
 from kombu import serialization
 from support.servers import Server
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, results
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.signals import run_dispatched
 
 pytestmark = [
     pytest.mark.one_server,
@@ -119,6 +120,30 @@ def test_made_messages_are_those_of_their_entries(any_beat: Beat) -> None:
         assert headers["id"] == headers["root_id"] == properties["correlation_id"]
         assert (headers["argsrepr"], headers["kwargsrepr"]) == ("[1, 'two']", "{'three': {'four': [None]}}")
         assert properties["priority"] == 3
+
+
+def test_each_run_has_its_line_in_the_log_and_its_signal(beat: Beat, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="celery.beat")
+    told: list[RedisScheduleEntry] = []
+
+    def receiver(sender: str, entry: RedisScheduleEntry, **_: Any) -> None:
+        told.append(entry)
+
+    run_dispatched.connect(receiver)
+    try:
+        messages = beat.send(20)
+    finally:
+        run_dispatched.disconnect(receiver)
+
+    assert beat.are_made(messages)
+    ids = [each["headers"]["id"] for each in messages]
+    lines = [each for each in caplog.records if each.getMessage().startswith("Scheduler: Sending due task")]
+    assert [line.redisbeater["run_id"] for line in lines] == ids  # type: ignore[attr-defined]
+    assert [line.redisbeater["kind"] for line in lines] == ["schedule"] * 20  # type: ignore[attr-defined]
+    assert [f"proj.work sent. id->{run_id}" in caplog.text for run_id in ids] == [True] * 20
+    assert [(entry.name, entry.options["task_id"]) for entry in told] == [
+        (each["headers"]["periodic_task_name"], each["headers"]["id"]) for each in messages
+    ]
 
 
 def counting(function: Any, seen: list[Any]) -> Any:
@@ -399,21 +424,28 @@ def test_arguments_that_the_task_does_not_take_are_refused(
     assert "takes from 0 to 1 positional arguments but 2 were given" in entry.last_error
 
 
-def test_what_the_time_decides_is_computed_for_each_run(beat: Beat) -> None:
+def test_what_the_time_decides_is_computed_for_each_run(beat: Beat, caplog: pytest.LogCaptureFixture) -> None:
     for options in ({"countdown": 60}, {"expires": 60}):
         messages = beat.send(10, options=options)
         times = {each["headers"]["eta"] or each["headers"]["expires"] for each in messages}
         assert (len(times), beat.are_made(messages)) == (10, False)
+    assert "differs" not in caplog.text
 
 
 def test_a_deadline_counts_from_the_fire_time_of_each_run(
-    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    broker: redis.Redis,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    beat = Beat(make_app(broker_url=server.url(BROKER_DB)), make_scheduler, broker)
+    app = make_app(broker_url=server.url(BROKER_DB), redisbeater_track_runs=True)
+    beat = Beat(app, make_scheduler, broker)
 
     messages = beat.send(10, deadline=3600)
 
     assert len({each["headers"]["expires"] for each in messages}) == 10
+    assert "differs" not in caplog.text
 
 
 def test_a_subclass_of_the_entry_is_what_is_sent(
@@ -454,8 +486,6 @@ def test_a_difference_is_logged_once_and_told_and_no_run_is_lost(
         "such runs go Celery's way from now on"
     )
     assert [each["properties"]["delivery_mode"] for each in beat.send(20)] == [1] * 20
-    status = ScheduleStore(beat.app).status()
-    assert isinstance(status, results.Status)
     assert (
         beat.said(let_pass) == "made by Celery, as what was learned differed: of proj.work in properties.delivery_mode"
     )

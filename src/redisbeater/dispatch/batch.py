@@ -259,7 +259,8 @@ def _with_runs(job: Job, first: int, claim: Claim, resources: Resources, count: 
     """Return a job with its next ``count`` runs."""
     now, templates = claim.server_time(at), resources.templates
     if templates is not None and templates.are_used and resources.entry_class is RedisScheduleEntry:
-        plain = job.plain_runs(claim.schedule_id, resources.app, first, first + count, now, templates.has)
+        with BY_CODE:
+            plain = job.plain_runs(claim.schedule_id, resources.app, first, first + count, now, templates.has)
         if plain:
             return PlannedEntry(job, first, plain)
     with BY_CODE:
