@@ -21,6 +21,7 @@ from redisbeater.dispatch.dispatcher import Dispatcher
 from redisbeater.dispatch.pace import ClaimLimit
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.sending.counts import Meter, counts_for
+from redisbeater.sending.template import Templates
 
 #: One tick waits this long at most, so that signals, ``inspect ping`` and the lock are attended to.
 MAX_WAIT_SECONDS = 1.0
@@ -35,6 +36,7 @@ class BeatParts:
         send: sends one run by Celery's own path; returns the error, or None.
         entry_class: the class of the runs.
         max_interval: seconds between two claims on an idle schedule.
+        templates: makes the messages of plain runs.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class BeatParts:
         send: Callable[[RedisScheduleEntry], Exception | None],
         entry_class: type[RedisScheduleEntry],
         max_interval: float,
+        templates: Templates,
     ) -> None:
         config, redis = context.config, context.redis
         lock = None if config.lock_key is None else redis.lock()
@@ -76,12 +79,14 @@ class BeatParts:
             send=send,
             renew_lock=self.leadership.renew,
             entry_class=entry_class,
+            templates=templates,
         )
         self.claim_limit = ClaimLimit(config.batch_size, self.dispatcher.pace)
         self.pausing = Pausing(log)
         self.clock = ServerClock()
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
         self.heartbeat.other_rules = lambda: self.zone_change.other_rules
+        self.heartbeat.messages = lambda: templates.words
         self.loss = Loss(context, log, self.heartbeat.token)
         # After each claim, and between two
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))

@@ -13,6 +13,7 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler
 
 from redisbeater.beat.process import (
+    CELERYS_LINE,
     ParentProcess,
     ScheduleMapping,
     banner,
@@ -43,9 +44,12 @@ from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.observe.observer import Observer
 from redisbeater.parts import BeatParts
 from redisbeater.sending.sender import Sender
+from redisbeater.sending.template import PlainRun, Templates
 from redisbeater.store import Claim
 
 logger = get_logger(__name__)
+
+_celery_logger = logging.getLogger("celery.beat")
 
 #: Seconds between two claims on an idle schedule, to find the changes of programs that do not announce them.
 DEFAULT_MAX_INTERVAL = 5
@@ -85,7 +89,7 @@ class RedisScheduler(Scheduler):
         check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
-        complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
+        complete_lines(escape_lines(_celery_logger))  # its lines name what is stored
         try:
             self._context = Context.of(app)
         except ImproperlyConfigured:
@@ -98,6 +102,7 @@ class RedisScheduler(Scheduler):
             send=self._send_run,
             entry_class=self.Entry,
             max_interval=self.max_interval,
+            templates=Templates(self, self._log_plain_run),
         )
         self._beat.repair.store_statics = self.setup_schedule
         self._observer = Observer(self._beat)
@@ -315,6 +320,15 @@ class RedisScheduler(Scheduler):
         error = self._sender.send(run)
         complete_next_line(None)  # Celery may not have logged the line
         return error
+
+    def _log_plain_run(self, run: PlainRun) -> None:
+        """Log a run whose message a template has made, as Celery logs one that it sends."""
+        if not _celery_logger.isEnabledFor(logging.INFO):
+            return
+        complete_next_line(run, self._dispatch.claim if self._dispatch else None)
+        _celery_logger.info(CELERYS_LINE, run.name, run.task)
+        complete_next_line(None)
+        _celery_logger.debug("%s sent. id->%s", run.task, run.run_id)
 
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Return the entry unchanged: the commit sets its next fire time, after the run was sent."""

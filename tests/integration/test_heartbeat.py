@@ -103,7 +103,7 @@ def test_a_leader_writes_what_it_is_and_what_it_has_sent(
     assert set(line) == {
         "host", "pid", "role", "since", "last_pass", "version", "celery", "python", "sent", "refused", "skipped",
         "skipped_by", "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "delivery", "sent_apart",
-        "broker_away", "redis", "server",
+        "messages", "broker_away", "redis", "server",
         "clock_offset_ms", "application", "other_rules",
     }  # fmt: skip
 

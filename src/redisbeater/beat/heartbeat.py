@@ -129,6 +129,8 @@ class Heartbeat:
         self.server = ""
         #: The zones in which it has other rules than the beat that leads.
         self.other_rules: Callable[[], Sequence[str]] = tuple
+        #: What is to be said of how messages are made.
+        self.messages: Callable[[], str] = str
         self._role = self._led_as = "standby"
         self._since = time.monotonic()
         self._due_at = 0.0
@@ -211,6 +213,7 @@ class Heartbeat:
             "broker": self._broker.transport,
             "delivery": self._broker.one_step.words,
             "sent_apart": counts.sent_apart,
+            "messages": self.messages(),
             "other_rules": self.other_rules(),
             "broker_away": round(self._broker.away_seconds, 3),
         }

@@ -36,6 +36,7 @@ from redisbeater.exceptions import (
     passed_through,
 )
 from redisbeater.log_lines import get_logger
+from redisbeater.sending.template import PlainRun
 from redisbeater.store import Claim
 
 logger = get_logger(__name__)
@@ -288,10 +289,10 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
 #: What Celery logs before it sends a run.
 CELERYS_LINE = "Scheduler: Sending due task %s (%s)"
 
-_sent: ContextVar[tuple[RedisScheduleEntry, Claim] | None] = ContextVar("redisbeater_run", default=None)
+_sent: ContextVar[tuple[RedisScheduleEntry | PlainRun, Claim] | None] = ContextVar("redisbeater_run", default=None)
 
 
-def complete_next_line(run: RedisScheduleEntry | None, claim: Claim | None = None) -> None:
+def complete_next_line(run: RedisScheduleEntry | PlainRun | None, claim: Claim | None = None) -> None:
     """Complete the next line that Celery logs, with this run of a claim; without both, leave it as it is."""
     _sent.set(None if run is None or claim is None else (run, claim))
 
@@ -325,7 +326,7 @@ class _Completing(logging.Filter):
 _COMPLETING = _Completing()
 
 
-def _lateness(run: RedisScheduleEntry, claim: Claim) -> float:
+def _lateness(run: RedisScheduleEntry | PlainRun, claim: Claim) -> float:
     """Return the seconds since the run was due, by the clock of the server."""
     due_at = run.due_at or run.last_run_at
     since_claim = host_seconds() - claim.asked_at

@@ -25,9 +25,11 @@ from redisbeater.broker.connection import (
 )
 from redisbeater.broker.publisher_confirms import (
     CapturedPublishBatch,
+    CapturingChannel,
     Command,
     ConfirmingChannel,
     DeclarationCache,
+    FlushedPublishBatch,
     MessageRefused,
     PublishBatch,
     PublisherConfirms,
@@ -146,9 +148,11 @@ class Broker:
             one_by_one: confirm each message before the next one leaves, because one of several has failed.
             may_capture: whether the caller can put messages into the broker by the commit of their runs.
         """
-        producer = self.producer
-        if may_capture and hasattr(producer, "batch") and self.one_step.captures(channel := _plain(producer.channel)):
+        producer, channel = self.producer, _plain(self.producer.channel)
+        if may_capture and hasattr(producer, "batch") and self.one_step.captures(channel):
             return CapturedPublishBatch(producer, channel)
+        if isinstance(channel, CapturingChannel) and getattr(producer, "supports_batch_publish", False):
+            return FlushedPublishBatch(producer, channel)
         if self._confirms is None:
             return publish_batch_of(producer)
         self._confirms.is_one_by_one = one_by_one or self._used_at < self._one_by_one_until

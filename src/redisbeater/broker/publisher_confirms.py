@@ -145,6 +145,12 @@ class CapturedPublishBatch(PublishBatch):
         self.published += 1
         return result
 
+    def keep(self, command: Command) -> None:
+        """Publish a message of which the one command is known."""
+        self._commands.append([command])
+        self.size += len(command[1]) + len(command[2])
+        self.published += 1
+
     def add(self, name: str, key: str, *args: Any) -> None:
         """Keep a command of the message that is being routed."""
         command = (name.upper(), self.channel.global_keyprefix + key, *map(str, args))
@@ -155,6 +161,25 @@ class CapturedPublishBatch(PublishBatch):
         """Leave what was captured: nothing has been sent."""
 
     close = discard
+
+
+class FlushedPublishBatch(CapturedPublishBatch):
+    """Captured messages that the flush sends; when it fails, which of them were accepted is unknown."""
+
+    is_captured = False
+
+    def __init__(self, producer: Any, channel: CapturingChannel) -> None:
+        super().__init__(producer, channel)
+        self._is_flushed = False
+
+    def flush(self) -> None:
+        """Send all captured messages, in the order in which they were published."""
+        self.channel.put(chain.from_iterable(self._commands))
+        self._is_flushed = True
+
+    def has_accepted(self, messages: Collection[int]) -> bool:
+        """Return whether the flush succeeded."""
+        return self._is_flushed
 
 
 class CapturingChannel:

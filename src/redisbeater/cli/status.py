@@ -91,6 +91,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     if found.leaders:
         yield "broker", f"{found.leaders[0].broker_words(view.now)}     {states}"
         yield "runs", found.leaders[0].delivery_words or "at least once"
+        if messages := next(filter(None, (beat.messages for beat in found.leaders)), ""):
+            yield "messages", messages
     else:
         yield "entries", states
     unstarted = "run unstarted" if found.unstarted == 1 else "runs unstarted"

@@ -17,6 +17,7 @@ from redisbeater.dispatch.resources import Resources
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.kind import BrokenByCode
+from redisbeater.sending.template import PlainRun
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.store.snapshot import oversized
 
@@ -42,7 +43,7 @@ class PlannedEntry(NamedTuple):
 
     job: Job
     first: int = 0
-    runs: Sequence[RedisScheduleEntry] = ()
+    runs: Sequence[RedisScheduleEntry | PlainRun] = ()
     messages: Sequence[range] = ()
 
     @property
@@ -60,7 +61,7 @@ class PlannedEntry(NamedTuple):
         """Whether earlier runs of the same claim are confirmed."""
         return bool(self.first or self.claimed.claim)
 
-    def was_sent(self, run: RedisScheduleEntry) -> bool:
+    def was_sent(self, run: RedisScheduleEntry | PlainRun) -> bool:
         """Return whether an earlier claim has sent a run, so that it is only committed."""
         tracking = self.job.tracking
         return tracking is not None and run.last_run_at in tracking.sent_before
@@ -256,7 +257,12 @@ def _catch_up(planned: PlannedEntry, claim: Claim, resources: Resources, count: 
 
 def _with_runs(job: Job, first: int, claim: Claim, resources: Resources, count: int, at: float) -> PlannedEntry:
     """Return a job with its next ``count`` runs."""
-    now = claim.server_time(at)
+    now, templates = claim.server_time(at), resources.templates
+    if templates is not None and templates.are_used and resources.entry_class is RedisScheduleEntry:
+        with BY_CODE:
+            plain = job.plain_runs(claim.schedule_id, resources.app, first, first + count, now, templates.has)
+        if plain:
+            return PlannedEntry(job, first, plain)
     with BY_CODE:
         runs = job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, now)
     return PlannedEntry(job, first, runs)

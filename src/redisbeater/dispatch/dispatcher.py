@@ -26,6 +26,7 @@ from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
+from redisbeater.sending.template import Templates
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
 from redisbeater.store.claim import Commitment, CommitResult
 from redisbeater.store.failure import lacks_right, will_pass
@@ -57,6 +58,7 @@ class Dispatcher:
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
         entry_class: the class of the runs.
+        templates: makes the messages of plain runs; None: all go Celery's way.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Dispatcher:
         send: Callable[[RedisScheduleEntry], Exception | None],
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+        templates: Templates | None = None,
     ) -> None:
         #: How many runs may leave now.
         self.pace = Pace(context.config.max_rate)
@@ -82,6 +85,7 @@ class Dispatcher:
             slow_tasks=SlowTasks(),
             counts=counts or Counts(),
             pace=self.pace,
+            templates=templates,
         )
 
         #: Sends runs from their records.

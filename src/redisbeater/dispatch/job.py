@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from celery import Celery
@@ -26,7 +27,8 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, NewRun, Span, State
 from redisbeater.model.skip import Reason, Skip, add_skips
 from redisbeater.schedules.kind import PLANNING, broken_by_code
-from redisbeater.sending.run import make_run, planned_run, task_id
+from redisbeater.sending.run import make_run, planned_run, task_id, task_id_at
+from redisbeater.sending.template import Kept, PlainRun
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.claim import Commitment
 from redisbeater.store.snapshot import version_of
@@ -162,6 +164,8 @@ class Job(NamedTuple):
     whole: Job | None = None
     #: The fire time of the run that was sent before those of the plan.
     previous: datetime | None = None
+    #: What is remembered of its definition, as long as that is; None: it was not read for this job.
+    kept: Kept | None = None
     #: What became of its runs otherwise, by fire time: the id that the task gave the message, or an empty one where the
     #: task declined. All parts of a job share it.
     sent_ids: dict[datetime, str] = {}  # noqa: RUF012  # nobody adds to this one
@@ -174,7 +178,7 @@ class Job(NamedTuple):
             InvalidEntry: the entry is broken.
         """
         with BY_CODE:
-            definition, policy = context.reader.read(claimed.name, claimed.definition)
+            definition, policy, kept = context.reader.read_kept(claimed.name, claimed.definition)
             if policy.jitter:  # the reader shares one policy among all runs: each run needs engine steps of its own
                 policy = policy.afresh()
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
@@ -195,7 +199,47 @@ class Job(NamedTuple):
             tracking=tracking,
             previous=meta.last_run_at,
             sent_ids={},
+            kept=kept,
         )
+
+    def plain_runs(
+        self,
+        schedule_id: str,
+        app: Celery,
+        first: int,
+        end: int,
+        now: datetime,
+        has_template: Callable[[PlainRun], bool],
+    ) -> list[PlainRun]:
+        """Return the runs from number ``first`` up to ``end`` for templates, or none where they are not plain.
+
+        A run makes its entry when that is needed; at once if it has no template.
+
+        Raises:
+            InvalidEntry: args, kwargs or options are nested too deeply to be sent.
+        """
+        plan, tracking, kept = self.plan, self.tracking, self.kept
+        if kept is None or plan.skipped or plan.buffered is not None or self.sent_ids or self.sent_as is not None:
+            return []
+        runs, name = [], self.definition.name
+        for number, fire_time in enumerate(plan.runs[first:end], first):
+            before = plan.runs[number - 1] if number else self.previous
+            previous = before if before is not None and before < fire_time else None
+            text = fire_time.isoformat()
+            run_id = task_id_at(schedule_id, name, text)
+            if tracking is not None:
+                tracking.ids[fire_time] = run_id
+            make = partial(self._entry, schedule_id, app, number, now)
+            due_at, is_tracked = self.due_at(fire_time), tracking is not None
+            run = PlainRun(self.definition, kept, run_id, fire_time, text, previous, due_at, is_tracked, make)
+            if not has_template(run):
+                run.make = partial(_itself, make())
+            runs.append(run)
+        return runs
+
+    def _entry(self, schedule_id: str, app: Celery, number: int, now: datetime) -> RedisScheduleEntry:
+        with BY_CODE:
+            return self.runs(schedule_id, app, number, number + 1, now=now)[0]
 
     def runs(
         self,
@@ -482,6 +526,10 @@ class Job(NamedTuple):
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
         return self.plan.next if self.plan.next.is_finished else self.plan.next._replace(look_at=fire_time)
+
+
+def _itself(entry: RedisScheduleEntry) -> RedisScheduleEntry:
+    return entry
 
 
 def _plan_after_earlier_runs(

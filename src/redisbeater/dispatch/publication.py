@@ -16,9 +16,10 @@ from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import StoreError, reason_of
+from redisbeater.exceptions import InvalidEntry, StoreError, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.sending.sender import Declined
+from redisbeater.sending.template import PlainRun
 from redisbeater.signals import entry_broken
 from redisbeater.store import Claim, ClaimedEntry
 
@@ -194,6 +195,8 @@ class Publication:
         self._send = resources.send
         self._failing, self._slow_tasks = resources.failures.failing, resources.slow_tasks
         self._may_send = may_send
+        templates, producer = resources.templates, resources.broker.producer
+        self._filling = None if templates is None else templates.begin(publish_batch, producer)
         #: How many runs were published.
         self.runs = 0
 
@@ -263,7 +266,24 @@ class Publication:
             self.runs += error is None
         return messages, None
 
-    def _send_run(self, job: Job, run: RedisScheduleEntry) -> Exception | None:
+    def _send_run(self, job: Job, run: RedisScheduleEntry | PlainRun) -> Exception | None:
+        """Send a run by a template, or else Celery's way, and compare the two where that is due."""
+        if not isinstance(run, PlainRun):
+            return self._send_celerys_way(job, run)
+        filling = self._filling
+        if filling is not None and filling.send(run):
+            return None
+        try:
+            entry = run.make()
+        except InvalidEntry as exc:
+            return exc
+        last = self._publish_batch.published
+        error = self._send_celerys_way(job, entry)
+        if filling is not None and error is None and entry.options.get("task_id") == run.run_id:
+            filling.compare(run, range(last + 1, self._publish_batch.published + 1))
+        return error
+
+    def _send_celerys_way(self, job: Job, run: RedisScheduleEntry) -> Exception | None:
         """Send a run, and record with its job if its task declined it or gave it another id."""
         run_id = run.options.get("task_id")
         error = self._send(run)

@@ -17,6 +17,7 @@ from redisbeater.dispatch.pace import Pace
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.sending.counts import Counts
+from redisbeater.sending.template import Templates
 
 logger = get_logger(__name__)
 
@@ -69,6 +70,8 @@ class Resources:
     slow_tasks: SlowTasks
     counts: Counts
     pace: Pace
+    #: What makes the messages of plain runs; None: all go Celery's way.
+    templates: Templates | None = None
     refused_commits: RefusedCommits = field(default_factory=RefusedCommits)
     #: The ids of runs that are to be asked to stop, in favour of others that are buffered until their end.
     cancelled: list[str] = field(default_factory=list)

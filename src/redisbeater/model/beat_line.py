@@ -38,6 +38,7 @@ class BeatLine:
         broker, redis: what it is connected to.
         delivery: how its runs leave, in one step with their commit or before it, and why; empty: an older beat.
         sent_apart: runs that left before their commit, while the others leave in one step with it, since it leads.
+        messages: why Celery makes each message, or which of them differed from what was learned; empty: neither is so.
         broker_away: how long the broker has been unavailable when the line was written; zero: it is available.
         is_embedded: whether it is part of a worker.
         other_rules: the zones of which it has other rules than the beat that leads.
@@ -66,6 +67,7 @@ class BeatLine:
     broker_away: timedelta = timedelta(0)
     delivery: str = ""
     sent_apart: int = 0
+    messages: str = ""
     redis: str = ""
     is_embedded: bool = False
     other_rules: tuple[str, ...] = ()
@@ -100,6 +102,7 @@ class BeatLine:
                 broker=shown(stored["broker"]),
                 delivery=shown(stored.get("delivery", "")),
                 sent_apart=int(stored.get("sent_apart", 0)),
+                messages=shown(stored.get("messages", "")),
                 redis=shown(stored["redis"]),
                 other_rules=tuple(map(shown, stored.get("other_rules", ()))),
             )

@@ -154,7 +154,7 @@ def _digest(text: str) -> str:
 #: microsecond takes 285 years to get there.
 MAX_COUNT = 2**53
 
-_OURS = ("last_run_at", "total_run_count")
+_OURS = {"last_run_at", "total_run_count"}
 
 _NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 
@@ -202,8 +202,8 @@ class Meta(NamedTuple):
             last_run_at=last_run_at,
             total_run_count=count,
             score_follows_last_run=last_run_at is not None and to_unix(last_run_at) == recorded,
-            extra={key: value for key, value in data.items() if key not in _OURS},
-            late=int(late) if re.fullmatch(r"[0-9]{1,8}", late) else 0,
+            extra=_NO_EXTRA if data.keys() == _OURS else {key: data[key] for key in data if key not in _OURS},
+            late=int(late) if late and re.fullmatch(r"[0-9]{1,8}", late) else 0,
         )
 
     def to_text(self) -> str:

@@ -63,17 +63,27 @@ class EntryReader:
         Raises:
             InvalidEntry: it cannot be read.
         """
+        return self.read_kept(name, text)[:2]
+
+    def read_kept(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy, dict[Any, Any]]:
+        """Return the same, and what callers remember of the definition as long as it is remembered.
+
+        Raises:
+            InvalidEntry: it cannot be read.
+        """
         if len(text) <= LONGEST_TEXT:
             found = self._read_cached(name, text)
             if not found[1].timetable.kind.is_custom:
                 return found
         return self._read(name, text, self._plain)
 
-    def _read(self, name: str, text: str, codec: ScheduleCodec | None = None) -> tuple[Definition, ResolvedPolicy]:
+    def _read(
+        self, name: str, text: str, codec: ScheduleCodec | None = None
+    ) -> tuple[Definition, ResolvedPolicy, dict[Any, Any]]:
         definition = Definition.from_text(name, text, codec or self.codec)
         if not self._defaults.track_runs and len(self.ignored) < MAX_ENTRIES:
             self.ignored.update((name, field) for field in tracked_fields(definition)[:1])
-        return definition, ResolvedPolicy.of(definition, self._defaults)
+        return definition, ResolvedPolicy.of(definition, self._defaults), {}
 
 
 class SharingCodec(ScheduleCodec):

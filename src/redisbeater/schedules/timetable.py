@@ -125,10 +125,15 @@ class Timetable:
         self.period = self.kind.period(self.schedule)
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> Timetable:
-        """Return an equal timetable whose searches may take that many steps."""
-        return Timetable(
-            schedule=self.schedule, zone=self.zone, start_at=self.start_at, end_at=self.end_at, searching=Steps(limit)
-        )
+        """Return an equal timetable whose searches may take that many steps.
+
+        Each run is planned by one of its own, so it is not asked again what its schedule is.
+        """
+        other: Timetable = object.__new__(Timetable)
+        other.schedule, other.zone, other.start_at, other.end_at = self.schedule, self.zone, self.start_at, self.end_at
+        other.searching, other.counting = Steps(limit), Steps(COUNTING_STEPS)
+        other.kind, other.period, other.known = self.kind, self.period, {}
+        return other
 
     @property
     def local_zone(self) -> tzinfo:

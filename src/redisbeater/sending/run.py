@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from hashlib import sha1
 from typing import Any
 
 from celery import Celery
@@ -32,17 +33,24 @@ FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")
 
 def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
     """Return the task id of a run; every beat gives the same fire time the same id, however often it is sent."""
-    return str(uuid.uuid5(_namespace(schedule_id), f"{name}@{fire_time.isoformat()}"))
+    return task_id_at(schedule_id, name, fire_time.isoformat())
+
+
+def task_id_at(schedule_id: str, name: str, fire_time: str) -> str:
+    """Return the same for a fire time in ISO 8601: the text of a UUIDv5, which Python makes in twice the time."""
+    digest = sha1(_namespace(schedule_id) + f"{name}@{fire_time}".encode(), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 @lru_cache(maxsize=8)
-def _namespace(schedule_id: str) -> uuid.UUID:
+def _namespace(schedule_id: str) -> bytes:
     """Return the namespace of a schedule's task ids: its id, or a hash of an id that is no UUID."""
     try:
-        return uuid.UUID(schedule_id)
+        return uuid.UUID(schedule_id).bytes
     except ValueError:
         # backslashreplace: the bytes that another program wrote may be no text.
-        return uuid.uuid5(FOREIGN_IDS, schedule_id.encode("utf-8", "backslashreplace").decode())
+        return uuid.uuid5(FOREIGN_IDS, schedule_id.encode("utf-8", "backslashreplace").decode()).bytes
 
 
 def make_run(
