@@ -31,14 +31,14 @@ FLOORS = (
     ),  # the ground
     ("schedules", "broker"),
     ("model",),
-    ("config",),
+    ("config", "revoked"),
     ("store",),
     ("context",),
     ("editing",),
     ("entry",),
     ("sending",),
     ("health",),
-    ("management", "beat", "dispatch", "runs"),
+    ("management", "beat", "dispatch", "runs", "delays"),
     ("results", "parts"),
     ("observe",),
     ("scheduler", "testing"),
@@ -57,6 +57,8 @@ NARROW_ROOMS = {
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
     "runs": GROUND | {"config", "model", "store", "context"},
+    "delays": GROUND | {"broker.message", "config", "model", "revoked", "store"},
+    "revoked": GROUND | {"broker.message"},
     "store": GROUND | {"config", "model.incident", "model.meta", "model.log_line", "model.run"},
 }
 

@@ -33,6 +33,11 @@ PROCESSES = {
         "import redisbeater.runs",
         "beat broker cli context dashboard dispatch editing entry management observe scheduler sending schedules.kinds",
     ),
+    "a worker that keeps delays": (
+        "import redisbeater.delays",
+        "beat broker.broker broker.connection broker.publisher_confirms cli context dashboard dispatch editing entry "
+        "health management observe runs scheduler sending schedules.kinds",
+    ),
     "a beat": (
         "from redisbeater import RedisScheduler",
         "cli dashboard management observe.server observe.metrics runs",

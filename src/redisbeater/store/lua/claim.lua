@@ -44,7 +44,8 @@
 --      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
 --      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end)}
--- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, missing:
+-- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, next_delay:
+--      when beat is to send the next delay, missing:
 --      members that stand for no entry, and entries. Each entry has key, fire_time, is_due_now: '1' where it is, and
 --      definition, meta, recorded_run and skipped, or instead of these four oversized: their bytes. Fields that are not
 --      stored are missing.
@@ -131,4 +132,7 @@ local reply = {
 }
 reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 reply.next_resend = runs and next_resend(prefix)
+-- Where this is refused, an error without a second part is returned: entries do not wait for that.
+local delays = prefix .. ':delays'
+reply.next_delay = redis.pcall('ZRANGEBYSCORE', delays, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {'CLAIMED', cjson.encode(reply)}
