@@ -68,6 +68,7 @@ class KeepDelays(bootsteps.Step):
         except ImproperlyConfigured as exc:
             logger.error("delays are not kept, correct the settings and restart the worker: %s", exc)
             return
+        logger.info("messages that are due in more than %g s are kept in the schedule", door.near)
         make_plain = parent.create_task_handler
 
         def create_task_handler(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
@@ -116,7 +117,9 @@ class Door:
         self._app, self._by = app, by
         config = Config.from_app(app)
         self._store = DelayStore.of_worker(config)
-        self._near, self._most = config.delay_from, config.max_entry_size
+        #: Messages that are due in so many seconds stay with the worker.
+        self.near = config.delay_from
+        self._most = config.max_entry_size
         self._broker = place_of(connection)
         self._closed_until = 0.0
         #: Why messages stay with the worker, as it was logged last; empty: they do not.
@@ -135,14 +138,14 @@ class Door:
             return False
 
     def _far_eta(self, message: Any) -> datetime | None:
-        """Return when a message is due if it can be kept; None: it stays with Celery.
+        """Return the eta of a message that can be kept, or None if it stays with Celery.
 
         Where a message came by an exchange, it may have gone to other queues as well, and to which is not known here.
         RabbitMQ takes the property ``user_id`` only from that user.
         """
         headers = message.headers
         eta = eta_of(headers) if isinstance(headers, dict) else None
-        if eta is None or eta.timestamp() <= time.time() + self._near:
+        if eta is None or eta.timestamp() <= time.time() + self.near:
             return None
         if message.errors or message.delivery_info.get("exchange") or "user_id" in message.properties:
             return None
@@ -159,7 +162,7 @@ class Door:
                 logger.warning("message %s stays with the worker: %s", delay_id, exc)
             return False
         try:
-            answer = self._store.keep(delay_id, eta, text, broker=self._broker, near=self._near)
+            answer = self._store.keep(delay_id, eta, text, broker=self._broker, near=self.near)
         except StoreError as exc:
             self._closed_until = host_seconds() + CLOSED_SECONDS
             if isinstance(exc, StoreUnavailable):
@@ -232,7 +235,7 @@ class Undo:
             self._cancelled(texts)
 
     def _next(self) -> list[tuple[str, str]]:
-        """Return what is left; if nothing is, the thread is about to end."""
+        """Return the texts that are left; without any, the thread is about to end."""
         with self._lock:
             self._is_running = bool(self._left)
             return list(self._left)

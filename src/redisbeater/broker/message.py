@@ -160,7 +160,7 @@ class Message:
         )
 
     def request(self, accept: Any) -> dict[str, Any]:
-        """Return what a worker knows of the task by its message: headers, and arguments and callbacks of the body.
+        """Return the request of its task, as a worker has it: headers, and arguments and callbacks of the body.
 
         The body is left out where its content type is not accepted, or where it cannot be read.
 

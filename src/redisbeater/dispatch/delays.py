@@ -195,10 +195,10 @@ class Delays:
             return len(attempts), True
         self._commit(taken, settled)
         known = {outcome.id for outcome in settled}
-        doubtful = [each for each in attempts if each.id not in known]
-        if doubtful:
-            self._settle(taken, doubtful, error)
-        return len(attempts), bool(doubtful) or not all(outcome.leaves for outcome in settled)
+        unconfirmed = [each for each in attempts if each.id not in known]
+        if unconfirmed:
+            self._settle(taken, unconfirmed, error)
+        return len(attempts), bool(unconfirmed) or not all(outcome.leaves for outcome in settled)
 
     def _attempts(self, taken: Taken, batch: PublishBatch, items: Iterable[tuple[str, str]]) -> Iterator[Attempt]:
         """Publish delays one after the other, until the batch is full or the lease runs out."""
@@ -224,19 +224,19 @@ class Delays:
             raise ValueError("it is larger than redisbeater_max_entry_size")
         return Message.from_text(text)
 
-    def _settle(self, taken: Taken, doubtful: Sequence[Attempt], error: Exception | None) -> None:
+    def _settle(self, taken: Taken, unconfirmed: Sequence[Attempt], error: Exception | None) -> None:
         """Decide about delays that the broker has not accepted, as far as is known.
 
         If the broker can be reached it is the fault of one of them, which is found by sending each alone.
         """
-        problems = [each.problem or error or ConnectionError("the broker has not accepted it") for each in doubtful]
+        problems = [each.problem or error or ConnectionError("the broker has not accepted it") for each in unconfirmed]
         is_refused = all(never_left(each) or self._broker.has_refused(each) for each in problems)
         if not (is_refused or self._broker.is_reachable()):
             self._broker.mark_unavailable(problems[0])
-            self._release(taken, [(each.id, each.text) for each in doubtful])
+            self._release(taken, [(each.id, each.text) for each in unconfirmed])
             return
-        for each, problem in zip(doubtful, problems):
-            if each.problem is not None or len(doubtful) == 1:
+        for each, problem in zip(unconfirmed, problems):
+            if each.problem is not None or len(unconfirmed) == 1:
                 self._commit(taken, [Outcome(each.id, error=shown(reason_of(problem)))])
             elif host_seconds() < taken.trusted_until and self._may_send():
                 self._publish(taken, [(each.id, each.text)], is_alone=True)
@@ -292,7 +292,7 @@ class Delays:
         return bool(closed) and not self._broker.needs_one_step and any(key in closed for _, key, *_ in outcome.push)
 
     def _another(self, outcome: Outcome, answer: Mapping[str, Any]) -> Outcome | None:
-        """Return what becomes of a delay that the commit could not put into the broker; None: nothing more."""
+        """Return another outcome of a delay that the commit could not put into the broker, or None if it is done."""
         if "unproved" in answer:  # the broker is another server by now
             return Outcome(outcome.id, delay=0.0) if self._broker.needs_one_step else self._put(outcome)
         if "done" in answer:  # it counts, since its first command came through
@@ -350,7 +350,7 @@ def _flush(batch: PublishBatch) -> Exception | None:
 
 
 def _outcome(batch: PublishBatch, attempt: Attempt, error: Exception | None) -> Outcome | None:
-    """Return what became of a delay that was published; None: that is not known."""
+    """Return the outcome of a delay that was published, or None if that is not known."""
     if attempt.problem is not None:
         return Outcome(attempt.id, error=shown(attempt.problem)) if attempt.is_damaged else None
     if batch.is_captured:

@@ -17,7 +17,7 @@ WAITING, LATE, FAILING = "waiting", "late", "failing"
 
 
 def eta_of(headers: Mapping[str, Any]) -> datetime | None:
-    """Return the eta of a message that a schedule can keep; None: it has no id, or no eta that Celery can read."""
+    """Return the eta of a message, or None if it has no id, or no eta that Celery can read."""
     eta, task_id = headers.get("eta"), headers.get("id")
     if not (isinstance(eta, str) and isinstance(task_id, str) and task_id):
         return None
@@ -83,7 +83,7 @@ class Delay:
 
     @property
     def kept(self) -> datetime | None:
-        """Since when it is kept; None: another program has not said it."""
+        """Since when it is kept, or None if another program has not said it."""
         return _moment(self._stored.get("kept"))
 
     @property

@@ -247,7 +247,7 @@ class DelayStore:
         self._connection.call(lambda client: client.set(self._keys.delay_sender, broker, ex=SENDER_SECONDS))
 
     def next_in(self) -> float | None:
-        """Return in how many seconds the first delay is due, 0 if it is; None: there is none."""
+        """Return the seconds until the first delay is due, 0 if it is, or None if there is none."""
 
         def read(client: Any) -> Any:
             pipeline = client.pipeline(transaction=False)
