@@ -18,7 +18,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
-from redisbeater.exceptions import LockNotOwnedError, StoreError, StoreUnavailable, reason_of
+from redisbeater.exceptions import LockNotOwnedError, StoreError, reason_of
 from redisbeater.log_lines import Seldom, get_logger
 from redisbeater.store import Claim
 from redisbeater.store.delays import SENDER_SECONDS, Outcome, Taken
@@ -87,7 +87,8 @@ class Delays:
 
     def step(self) -> None:
         """Record what could not be recorded when it had left, and tell workers where this beat sends, if it is time."""
-        self._record()
+        with self._beside_entries():
+            self._record()
         if host_seconds() >= self._announce_at and self._place:
             self._announce_at = host_seconds() + ANNOUNCE_SECONDS
             with self._beside_entries():
@@ -107,7 +108,7 @@ class Delays:
         try:
             yield
         except StoreError as exc:
-            if will_pass(exc):
+            if will_pass(exc) and not lacks_right(exc):
                 raise
             self._refused_until = host_seconds() + REFUSED_SECONDS
             if self._seldom.is_due("refused", exc):
@@ -273,17 +274,7 @@ class Delays:
     def _record(self) -> None:
         """Record what has left; while Redis takes no records, nothing else is sent."""
         while self._unrecorded:
-            taken, outcomes = self._unrecorded[0]
-            try:
-                self._redis.commit(taken, outcomes)
-            except StoreUnavailable:
-                raise
-            except StoreError as exc:
-                if will_pass(exc):
-                    raise
-                logger.error(
-                    "Redis refused to delete %d delays that were sent, they are sent again: %s", len(outcomes), exc
-                )
+            self._redis.commit(*self._unrecorded[0])
             del self._unrecorded[0]
 
     def _must_leave_before(self, outcome: Outcome) -> bool:

@@ -223,7 +223,6 @@ class Keys:
             self.delays: "zset",
             self.delay_messages: "hash",
             self.failing_delays: "hash",
-            self.delay_sender: "string",
         }
 
     def log_of(self, name: str) -> str:

@@ -21,6 +21,7 @@ local delays, messages, failing, lock = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, lease, limit, most, enough = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 if token ~= '' and text_at(lock) ~= token then return {'FENCED'} end
+redis.call('ZSCORE', delays, '')
 redis.call('ZREM', delays, '')
 redis.call('HDEL', messages, '')
 redis.call('HDEL', failing, '')
