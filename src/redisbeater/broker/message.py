@@ -11,6 +11,7 @@ from typing import Any
 from kombu import Queue
 from kombu.compression import compress, decompress
 from kombu.serialization import loads as deserialize
+from kombu.serialization import prepare_accept_content
 from kombu.utils.json import dumps, loads
 
 #: The properties of a message that are kept as fields of their own, that it has for one delivery only, or that began to
@@ -171,7 +172,9 @@ class Message:
             body = self.body
             if method := self.headers.get("compression"):
                 body = decompress(body, method)
-            args, kwargs, embed = deserialize(body, self.content_type, self.content_encoding, accept=accept)
+            args, kwargs, embed = deserialize(
+                body, self.content_type, self.content_encoding, prepare_accept_content(accept)
+            )
             return {**self.headers, "args": args, "kwargs": kwargs, **embed}
         except Exception:  # of any serializer or compression
             return dict(self.headers)
