@@ -218,9 +218,10 @@ def place_of(connection: Any) -> str:
 
 
 def _host_of(connection: Any) -> str:
-    info, kind = connection.info(), connection.transport.driver_type
-    host = str(info["hostname"] or "localhost")
+    # Not connection.info(), which logs where the host is not named.
+    kind, host = connection.transport.driver_type, str(connection.hostname or "localhost")
+    port = connection.port or connection.transport.default_connection_params.get("port") or ""
     if "://" in host:  # a whole URL, as some transports take it, which may hold a password
         host = hashlib.sha256(host.encode()).hexdigest()[:16]
-    database = str(info["virtual_host"] or "").strip("/") or ("0" if kind == "redis" else "")
-    return f"{kind}://{host}:{info['port'] or ''}/{database}"
+    database = str(connection.virtual_host or "").strip("/") or ("0" if kind == "redis" else "")
+    return f"{kind}://{host}:{port}/{database}"
