@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from redisbeater.editing.upcoming import UpcomingRun
     from redisbeater.entry import RedisScheduleEntry, scheduled
     from redisbeater.exceptions import (
+        DelayNotFound,
         EditConflict,
         EntryExists,
         EntryNotFound,
@@ -40,6 +41,7 @@ __all__ = (
     "INHERIT",
     "Answer",
     "AsyncScheduleStore",
+    "DelayNotFound",
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
@@ -76,6 +78,7 @@ _PLACES = {
     "editing.upcoming": ("UpcomingRun",),
     "entry": ("RedisScheduleEntry", "scheduled"),
     "exceptions": (
+        "DelayNotFound",
         "EditConflict",
         "EntryExists",
         "EntryNotFound",

@@ -42,7 +42,7 @@ class HealthLimits:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries are unhealthy, workers that do not report runs, and entries of which
+        strict: whether broken and failing entries and delays are unhealthy, workers that do not report runs, and entries of which
             the last run failed.
         max_failed: how many of the latter there may be.
         longest_pass: how old the line of a beat may be.
@@ -63,7 +63,7 @@ class Health:
     Attributes:
         problems: what is wrong; empty: it is healthy.
         failed: for each problem the check that found it: ``pass lead late redis broker incidents entries workers
-            results``.
+            results delays``.
         facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
     """
@@ -151,6 +151,12 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
         limit = duration_words(terms.max_late)
         yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+    if status.oldest_delay > terms.max_late and status.delays:
+        limit = duration_words(terms.max_late)
+        yield (
+            "delays",
+            f"{status.delays.late:,} delays late, oldest {duration_words(status.oldest_delay)} (limit {limit})",
+        )
     for incident in status.incidents:
         yield "incidents", incident.told
     for beat in status.leaders:
@@ -161,6 +167,8 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
         yield "entries", f"{status.failing:,} not sent"
+    if terms.strict and status.delays and status.delays.failing:
+        yield "delays", f"{status.delays.failing:,} delays not sent"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
 

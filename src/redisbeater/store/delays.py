@@ -111,7 +111,7 @@ class DelayCounts(NamedTuple):
 
     Attributes:
         waiting: all of them.
-        late: those that were due before a time and are not taken.
+        late: those that have been due for a second, and are not taken.
         failing: those whose messages could not be sent.
         next: when beat is to look at the first one; None: there is none.
     """
@@ -177,7 +177,7 @@ class DelayStore:
 
     def get(self, delay_id: str) -> StoredDelay | None:
         """Return a delay, or None if there is none with that id."""
-        return next(iter(self._read([delay_id])), None)
+        return next(iter(self.many([delay_id])), None)
 
     def each(self, after: datetime | None = None, before: datetime | None = None) -> Iterator[StoredDelay]:
         """Yield the delays in order, page by page; what is deleted or moved meanwhile makes it skip no other.
@@ -191,7 +191,7 @@ class DelayStore:
         while True:
             members = self._members(lowest, highest, PAGE + len(known))
             new = [member for member, _ in members if member not in known]
-            yield from self._read(new)
+            yield from self.many(new)
             if not new or len(members) < PAGE:
                 return
             last = members[-1][1]
@@ -204,8 +204,8 @@ class DelayStore:
 
         return unless_wrong_type(self._connection, read) or []
 
-    def _read(self, ids: Sequence[str]) -> list[StoredDelay]:
-        """Return those of some delays that are there."""
+    def many(self, ids: Sequence[str]) -> list[StoredDelay]:
+        """Return those of up to 250 delays that are there."""
 
         def read(client: Any) -> Any:
             pipeline = client.pipeline(transaction=False)
@@ -239,6 +239,19 @@ class DelayStore:
 
         waiting, late_ones, failing, first = unless_wrong_type(self._connection, read) or (0, 0, 0, [])
         return DelayCounts(waiting, late_ones, failing, from_unix(first[0][1]) if first else None)
+
+    def sender(self) -> str:
+        """Return where the beat sends that leads; empty: no beat sends delays."""
+        return str(unless_wrong_type(self._connection, lambda client: client.get(self._keys.delay_sender)) or "")
+
+    def failing_ids(self, limit: int) -> list[str]:
+        """Return about so many ids of delays that cannot be sent."""
+
+        def read(client: Any) -> Any:
+            return client.hscan(self._keys.failing_delays, 0, count=limit)
+
+        _, found = unless_wrong_type(self._connection, read) or (0, {})
+        return list(found)[:limit]
 
     # What beat does
 
