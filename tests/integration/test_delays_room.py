@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -383,3 +384,54 @@ def test_the_values_are_public(store: ScheduleStore, remind: Any) -> None:
     assert isinstance(store.delays.get("a"), Delay)
     assert isinstance(store.delays.send(["a"])[0], DelayOutcome)
     assert isinstance(store.status(), Status)
+
+
+# Asked about
+
+
+def test_status_health_lint_and_why_tell_of_delays(
+    store: ScheduleStore, remind: Any, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    assert store.status().delays is None
+    client.set(f"{prefix}:delays:sender", "redis://elsewhere:6379/0", ex=60)
+    assert store.status().as_dict()["delays"] == {"waiting": 0, "late": 0, "failing": 0, "next": None}
+    client.delete(f"{prefix}:delays:sender")
+    at = later()
+    store.delays.add(remind.s(1), at=at, id="a")
+    assert store.status().as_dict()["delays"] == {"waiting": 1, "late": 0, "failing": 0, "next": at.isoformat()}
+    assert re.search(r"^delays +1 waiting, next in ", run("status").stdout, re.MULTILINE)
+    assert json.loads(run("why", "--id", "a", "--json").stdout)["verdict"] == "no_leader"
+    assert [each.text for each in store.lint() if each.rule == "delays"] == [
+        "1 delays wait, and no beat sends them; start one of this version"
+    ]
+    client.set(f"{prefix}:delays:sender", "redis://elsewhere:6379/0", ex=60)
+    assert run("why", "a").stdout.startswith("Waits in the schedule for its time: ")
+
+    store.delays.move(["a"], at=later(-2))
+
+    assert store.why("a").verdict == "late"
+    assert re.search(r"^delays +1 waiting, 1 late, oldest 2 h$", run("status").stdout, re.MULTILINE)
+    health = store.health(require="any")
+    assert [text for check, text in zip(health.failed, health.problems) if check == "delays"] == [
+        "1 delays late, oldest 2 h (limit 60 s)"
+    ]
+
+    client.hset(f"{prefix}:delays:failing", "a", json.dumps({"error": "no queue: password=hunter22", "tries": 2}))
+
+    assert store.why("a").sentence == "It cannot be sent, 2 tries so far: no queue: password=***"
+    assert "1 delays not sent" in store.health(strict=True).problems
+    assert [each.text for each in store.lint() if each.rule == "delays"] == [
+        "1 delays cannot be sent; correct the cause, then send or cancel them: a: no queue: password=***"
+    ]
+
+
+def test_the_name_of_an_entry_wins_over_the_id_of_a_delay(
+    store: ScheduleStore, remind: Any, run: Callable[..., Result]
+) -> None:
+    store.create("report", "proj.work", 60, enabled=False)
+    store.delays.add(remind.s(1), at=later(), id="report")
+
+    assert store.why("report").verdict == "disabled"
+    assert json.loads(run("why", "--id", "report", "--json").stdout)["verdict"] == "no_leader"
+    assert run("why").exit_code == run("why", "report", "--id", "report").exit_code == 2
+    assert run("why", "none").exit_code == run("why", "--id", "none").exit_code == 2

@@ -42,8 +42,8 @@ class HealthLimits:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries and delays are unhealthy, workers that do not report runs, and entries of which
-            the last run failed.
+        strict: whether broken and failing entries are unhealthy, failing delays, workers that do not report runs,
+            and entries of which the last run failed.
         max_failed: how many of the latter there may be.
         longest_pass: how old the line of a beat may be.
     """
@@ -152,11 +152,8 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         limit = duration_words(terms.max_late)
         yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
     if status.oldest_delay > terms.max_late and status.delays:
-        limit = duration_words(terms.max_late)
-        yield (
-            "delays",
-            f"{status.delays.late:,} delays late, oldest {duration_words(status.oldest_delay)} (limit {limit})",
-        )
+        oldest, limit = duration_words(status.oldest_delay), duration_words(terms.max_late)
+        yield "delays", f"delays late: {status.delays.late:,}, oldest {oldest} (limit {limit})"
     for incident in status.incidents:
         yield "incidents", incident.told
     for beat in status.leaders:
@@ -168,7 +165,7 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
     if terms.strict and status.failing:
         yield "entries", f"{status.failing:,} not sent"
     if terms.strict and status.delays and status.delays.failing:
-        yield "delays", f"{status.delays.failing:,} delays not sent"
+        yield "delays", f"delays not sent: {status.delays.failing:,}"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
 

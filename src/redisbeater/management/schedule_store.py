@@ -492,7 +492,8 @@ class ScheduleStore:
         prove nothing, the answer says so.
 
         Arguments:
-            name: the name of the entry, or of one that was deleted within seven days.
+            name: the name of the entry, or of one that was deleted within seven days; where there is none, the id of a
+                delay.
             at: the time; without seconds the whole minute. A naive one is in the entry's zone.
 
         Raises:

@@ -100,9 +100,7 @@ CATALOGUE = {
     ),
     "incidents": _shared(MetricKind.GAUGE, "Incidents that are open and that nobody has acknowledged.", "kind"),
     "delays": _shared(MetricKind.GAUGE, "Delays that wait; of these, how many are late, or failing.", "state"),
-    "delays_oldest_late_seconds": _shared(
-        MetricKind.GAUGE, "Since when the oldest of them has been due; 0 without one."
-    ),
+    "delays_oldest_late_seconds": _shared(MetricKind.GAUGE, "Since when the oldest has been due; 0 without one."),
     "run_seconds": _shared(MetricKind.HISTOGRAM, "Time from start to end of a run.", "task"),
     "runs_due": _shared(MetricKind.GAUGE, "Runs that are due soon.", "queue", "within"),
     "entry_next_timestamp_seconds": _shared(MetricKind.GAUGE, "Next fire time of an entry.", "entry", "task"),
@@ -269,6 +267,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Characters of a label. The name of an entry has at most 512 bytes; that of a task may be any text.
 MOST_LABEL_CHARACTERS = 1000
 
+#: What is counted of delays.
+DELAY_STATES = ("waiting", "late", "failing")
+
 #: The roles of beats.
 ROLES = ("leader", "active", "standby", "paused")
 
@@ -329,9 +330,7 @@ class ScheduleCollector(Collector):
             "incidents", by_one({kind: kinds.count(kind) for kind in {**INCIDENT_KINDS, **dict.fromkeys(kinds)}})
         )
         if (delays := measured.delays) is not None:
-            yield self.family(
-                "delays", by_one({"waiting": delays.waiting, "late": delays.late, "failing": delays.failing})
-            )
+            yield self.family("delays", by_one({state: getattr(delays, state) for state in DELAY_STATES}))
             late = measured.now - delays.next if delays.next else timedelta(0)
             yield self.family("delays_oldest_late_seconds", {(): max(late.total_seconds(), 0.0)})
         yield self.family("entry_results", by_one({"failed": measured.failed, "unstable": measured.unstable}))

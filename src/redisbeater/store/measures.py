@@ -185,8 +185,8 @@ class Measures:
 def _delays(reply: Mapping[str, Any] | None) -> DelayCounts | None:
     if reply is None:
         return None
-    numbers = (int(reply[name]) for name in ("waiting", "late", "failing"))
-    return DelayCounts(*numbers, from_unix(reply["next"]) if "next" in reply else None)
+    waiting, late, failing = (int(reply[name]) for name in ("waiting", "late", "failing"))
+    return DelayCounts(waiting, late, failing, from_unix(reply["next"]) if "next" in reply else None)
 
 
 def _seconds(milliseconds: int) -> float | None:

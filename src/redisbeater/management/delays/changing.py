@@ -159,7 +159,7 @@ def _logged(
     finally:
         if changed:
             _log(context, f"delays_{done}", len(changed), changed[:MOST_LOGGED], author)
-            logger.info("%d delays %s by %s", len(changed), done, author.by)
+            logger.info("delays %s by %s: %d", done, author.by, len(changed))
 
 
 def _whole(outcomes: Iterator[DelayOutcome]) -> tuple[list[DelayOutcome], StoreError | None]:

@@ -69,11 +69,11 @@ def delay_problems(context: Context, counts: DelayCounts | None) -> Iterator[str
         return
     delays, now = context.redis.delays, context.redis.clock()[0]
     if counts.waiting and not delays.sender():
-        yield f"{counts.waiting:,} delays wait, and no beat sends them; start one of this version"
+        yield f"delays wait ({counts.waiting:,}), and no beat sends them; start one of this version"
     if counts.failing:
         found = [shown_delay(context, each, now) for each in delays.many(delays.failing_ids(MOST_NAMED))]
         named = "; ".join(f"{each.id}: {each.error}" for each in found)
-        yield f"{counts.failing:,} delays cannot be sent; correct the cause, then send or cancel them: {named}"
+        yield f"delays cannot be sent ({counts.failing:,}); correct the cause, then send or cancel them: {named}"
 
 
 #: How many delays are looked through for those whose ids begin with a text.

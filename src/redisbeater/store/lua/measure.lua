@@ -30,9 +30,9 @@
 --      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, unstarted_entries,
 --      running_entries: how many entries have such a run, or one that is executed, unstored: how many declarations have
 --      no entry, incidents: of each its id, names and values of fields, beats: the lines, totals: names and counts, as
---      HSCAN returns them, up to about 1,000; delays: {waiting, late: by a second
---      or more, failing: how many there are, next: when the first is due}, unless there are none and no beat sends any;
---      lock, zone, id: the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
+--      HSCAN returns them, up to about 1,000; delays: {waiting, late: by a second or more, failing: how many there are,
+--      next: when the first is due}, unless there are none and no beat sends any; lock, zone, id:
+--      the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
 --      returns them}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
