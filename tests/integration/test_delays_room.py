@@ -402,7 +402,7 @@ def test_status_health_lint_and_why_tell_of_delays(
     assert re.search(r"^delays +1 waiting, next in ", run("status").stdout, re.MULTILINE)
     assert json.loads(run("why", "--id", "a", "--json").stdout)["verdict"] == "no_leader"
     assert [each.text for each in store.lint() if each.rule == "delays"] == [
-        "1 delays wait, and no beat sends them; start one of this version"
+        "delays wait (1), and no beat sends them; start one of this version"
     ]
     client.set(f"{prefix}:delays:sender", "redis://elsewhere:6379/0", ex=60)
     assert run("why", "a").stdout.startswith("Waits in the schedule for its time: ")
@@ -413,15 +413,15 @@ def test_status_health_lint_and_why_tell_of_delays(
     assert re.search(r"^delays +1 waiting, 1 late, oldest 2 h$", run("status").stdout, re.MULTILINE)
     health = store.health(require="any")
     assert [text for check, text in zip(health.failed, health.problems) if check == "delays"] == [
-        "1 delays late, oldest 2 h (limit 60 s)"
+        "delays late: 1, oldest 2 h (limit 1 min)"
     ]
 
     client.hset(f"{prefix}:delays:failing", "a", json.dumps({"error": "no queue: password=hunter22", "tries": 2}))
 
     assert store.why("a").sentence == "It cannot be sent, 2 tries so far: no queue: password=***"
-    assert "1 delays not sent" in store.health(strict=True).problems
+    assert "delays not sent: 1" in store.health(strict=True).problems
     assert [each.text for each in store.lint() if each.rule == "delays"] == [
-        "1 delays cannot be sent; correct the cause, then send or cancel them: a: no queue: password=***"
+        "delays cannot be sent (1); correct the cause, then send or cancel them: a: no queue: password=***"
     ]
 
 

@@ -29,18 +29,15 @@ def explain_delay(context: Context, delay_id: str, *, now: datetime | None = Non
     when = f"{clock_words(due, now.astimezone(shown_in))} {due:%Z}, {relative_words(delay.at, now, units=2)}"
     evidence = tuple(_evidence(delay))
     if not context.redis.delays.sender():
-        advice = "start a beat of this version"
-        return Answer(
-            verdict="no_leader", sentence=f"No beat sends delays; due {when}.", evidence=evidence, advice=advice
-        )
+        sentence = f"No beat sends delays; due {when}."
+        return Answer(verdict="no_leader", sentence=sentence, evidence=evidence, advice="start a beat of this version")
     if delay.state == "failing":
         advice = f"correct the cause; it is tried again {when}, and at once after: delays send {delay_id}"
         sentence = f"It cannot be sent, {delay.tries:,} tries so far: {delay.error}"
         return Answer(verdict="failing", sentence=sentence, evidence=evidence, advice=advice)
     if delay.state == "late":
-        return Answer(
-            verdict="late", sentence=f"It is late: due {when}. Beat sends the oldest first.", evidence=evidence
-        )
+        sentence = f"It is late: due {when}. Beat sends the oldest first."
+        return Answer(verdict="late", sentence=sentence, evidence=evidence)
     return Answer(verdict="waits", sentence=f"Waits in the schedule for its time: {when}.", evidence=evidence)
 
 
