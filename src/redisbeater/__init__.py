@@ -107,7 +107,8 @@ _PLACES = {
     "schedules.rrule.rrule": ("rrule",),
 }
 
-#: The public modules that are imported at their first use; ``runs`` only by its own import, which connects receivers.
+#: The public modules that are imported at their first use; ``runs`` and ``delays`` only by their own import, which
+#: connects receivers.
 _MODULES = ("dashboard", "exceptions", "results", "signals", "testing")
 
 if not TYPE_CHECKING:  # for a type checker each name is imported above, and others do not exist
@@ -124,4 +125,4 @@ if not TYPE_CHECKING:  # for a type checker each name is imported above, and oth
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_MODULES, "runs", "__version__"])
+    return sorted([*__all__, *_MODULES, "delays", "runs", "__version__"])

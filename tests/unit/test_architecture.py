@@ -376,7 +376,7 @@ def test_tests_read_nothing_that_is_private_to_the_source() -> None:
 #: What tests of the contract import: what users have. ``delays`` is none of them yet.
 PUBLIC = {
     "redisbeater",
-    *(f"redisbeater.{name}" for name in ("exceptions", "dashboard", "results", "runs", "signals", "testing")),
+    *(f"redisbeater.{name}" for name in ("exceptions", "dashboard", "delays", "results", "runs", "signals", "testing")),
 }
 
 #: Tests of what the inside promises itself, and what all tests share.

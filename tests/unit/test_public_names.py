@@ -109,7 +109,7 @@ def test_each_celery_command_hides_the_passwords_of_settings() -> None:
 
 def test_every_public_name_is_found_and_listed() -> None:
     assert {name for name in redisbeater.__all__ if getattr(redisbeater, name).__doc__} == {*redisbeater.__all__}
-    modules = ["dashboard", "exceptions", "results", "runs", "signals", "testing"]
+    modules = ["dashboard", "delays", "exceptions", "results", "runs", "signals", "testing"]
     assert dir(redisbeater) == sorted([*redisbeater.__all__, *modules, "__version__"])
 
 
