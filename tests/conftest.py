@@ -183,7 +183,7 @@ def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
 def _is_known(kind: str, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
-    texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause"), "string")
+    texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause", "delays:sender"), "string")
     ours = {
         "schedule": "zset",
         "failing": "zset",
@@ -194,7 +194,7 @@ def _is_known(kind: str, key: str, prefix: str) -> bool:
         "log": "list",
         "active": "zset",
         "resend": "zset",
-        **dict.fromkeys(("waiting", "failed", "unstable", "failures", "incidents"), "zset"),
+        **dict.fromkeys(("waiting", "failed", "unstable", "failures", "incidents", "delays"), "zset"),
         **texts,
     }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}

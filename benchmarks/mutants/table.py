@@ -1170,6 +1170,73 @@ RUNS = (
     ),
 )
 
+DELAYS = (
+    Mutant(
+        name="delay-is-pushed-before-the-fence",
+        path="store/lua/delays/commit.lua",
+        old="if tonumber(redis.call('ZSCORE', delays, new.id) or '') ~= tonumber(ends) then return {gone = true} end",
+        new="",
+        harm="A delay that was moved or cancelled, or that another beat has sent, leaves once more.",
+        first=("integration/rooms/test_delays.py",),
+    ),
+    Mutant(
+        name="delay-is-taken-without-lock",
+        path="store/lua/delays/take.lua",
+        old="if token ~= '' and text_at(lock) ~= token then return {'FENCED'} end",
+        new="",
+        harm="A deposed leader takes delays, which are late until its lease ends.",
+        first=("integration/rooms/test_delays.py",),
+    ),
+    Mutant(
+        name="delay-is-kept-again-when-it-is-near",
+        path="store/lua/delays/keep.lua",
+        old="if tonumber(near) >= 0 and tonumber(eta) <= server_time() + near then return 'NEAR' end",
+        new="",
+        harm="A worker whose clock is behind keeps again what beat has just sent, for ever.",
+        first=("integration/rooms/test_delays.py",),
+    ),
+    Mutant(
+        name="delay-of-another-broker-is-kept",
+        path="store/lua/delays/keep.lua",
+        old="if other and other ~= broker then return other end",
+        new="",
+        harm="Beat sends a task to a broker of which no worker reads.",
+        first=("integration/rooms/test_delays.py",),
+    ),
+    Mutant(
+        name="message-is-acknowledged-before-it-is-kept",
+        path="delays.py",
+        old="        return answer == KEPT\n",
+        new="        return True\n",
+        harm="A message that the schedule has not taken is lost.",
+        first=("integration/rooms/test_door.py",),
+    ),
+    Mutant(
+        name="keeping-without-an-answer-is-not-undone",
+        path="delays.py",
+        old="                self._undo.put(delay_id, text)\n",
+        new="                pass\n",
+        harm="A task is executed twice: by the worker that holds it, and by the message that beat sends.",
+        first=("integration/rooms/test_door.py",),
+    ),
+    Mutant(
+        name="kept-body-is-not-compressed-again",
+        path="broker/message.py",
+        old='            body, headers["compression"] = compress(body, method)\n',
+        new="            pass\n",
+        harm="A worker that receives a compressed message from beat cannot read it, and discards it.",
+        first=("integration/rooms/test_kept_messages.py",),
+    ),
+    Mutant(
+        name="pause-holds-delays",
+        path="dispatch/delays.py",
+        old="                if following == 0.0:\n",
+        new="                if False:\n",
+        harm="Who pauses the entries holds the retries of all tasks as well.",
+        first=("integration/rooms/test_delays.py",),
+    ),
+)
+
 LOSS = (
     Mutant(
         name="loss-by-the-identity-of-a-backup",
@@ -1323,6 +1390,7 @@ MUTANTS = (
     *QUARANTINE,
     *PAUSE,
     *RUNS,
+    *DELAYS,
     *LOSS,
     *HOST,
     *ZONES,

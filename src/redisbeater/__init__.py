@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from redisbeater.editing.upcoming import UpcomingRun
     from redisbeater.entry import RedisScheduleEntry, scheduled
     from redisbeater.exceptions import (
+        DelayNotFound,
         EditConflict,
         EntryExists,
         EntryNotFound,
@@ -40,6 +41,7 @@ __all__ = (
     "INHERIT",
     "Answer",
     "AsyncScheduleStore",
+    "DelayNotFound",
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
@@ -76,6 +78,7 @@ _PLACES = {
     "editing.upcoming": ("UpcomingRun",),
     "entry": ("RedisScheduleEntry", "scheduled"),
     "exceptions": (
+        "DelayNotFound",
         "EditConflict",
         "EntryExists",
         "EntryNotFound",
@@ -104,7 +107,8 @@ _PLACES = {
     "schedules.rrule.rrule": ("rrule",),
 }
 
-#: The public modules that are imported at their first use; ``runs`` only by its own import, which connects receivers.
+#: The public modules that are imported at their first use; ``runs`` and ``delays`` only by their own import, which
+#: connects receivers.
 _MODULES = ("dashboard", "exceptions", "results", "signals", "testing")
 
 if not TYPE_CHECKING:  # for a type checker each name is imported above, and others do not exist
@@ -121,4 +125,4 @@ if not TYPE_CHECKING:  # for a type checker each name is imported above, and oth
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_MODULES, "runs", "__version__"])
+    return sorted([*__all__, *_MODULES, "delays", "runs", "__version__"])

@@ -11,6 +11,7 @@
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── RunNotFound            (also KeyError)       no run of that id is kept, or several may be meant
     ├── IncidentNotFound       (also KeyError)       no incident of that id is kept
+    ├── DelayNotFound          (also KeyError)       no delay of that id waits
     ├── EditConflict                                 other writers kept changing the entry
     ├── SendFailed                                   the broker did not take a run that a program triggered
     ├── RunActive                                    a run is active, or is being sent
@@ -34,6 +35,7 @@ from celery import exceptions as celery_exceptions
 from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of
 
 __all__ = (
+    "DelayNotFound",
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
@@ -187,6 +189,13 @@ class IncidentNotFound(RedisBeaterError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr
         return f"no incident {quoted(self.args[0])} is kept; celery redisbeater incidents lists them"
+
+
+class DelayNotFound(RedisBeaterError, KeyError):
+    """No delay of that id waits: it was sent, or cancelled, or is held by a worker or the broker."""
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return f"no delay {quoted(self.args[0])} waits in the schedule; it was sent or cancelled, or never kept"
 
 
 class SendFailed(RedisBeaterError):

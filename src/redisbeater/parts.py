@@ -92,7 +92,8 @@ class BeatParts:
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)
         self.edits = Edits(context)
-        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change)
+        delays = self.dispatcher.delays
+        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays)
         self.notifier = redis.notifier()
         self.outage = Outage(config.retry_period, self.max_wait, log)
         self.fault = Fault()

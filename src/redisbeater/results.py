@@ -8,8 +8,10 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.health.details import LastHour, Server
 from redisbeater.health.status import Status
 from redisbeater.health.verdict import Health
-from redisbeater.management.async_store import AsyncBulk, AsyncFiles, AsyncIncidents, AsyncRuns
+from redisbeater.management.async_store import AsyncBulk, AsyncDelays, AsyncFiles, AsyncIncidents, AsyncRuns
 from redisbeater.management.bulk import Bulk, Outcome
+from redisbeater.management.delays.changing import DelayOutcome
+from redisbeater.management.delays.room import Delays
 from redisbeater.management.files.export import FileEntry
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.files.room import Files
@@ -25,6 +27,7 @@ from redisbeater.management.search import EntryPage
 from redisbeater.management.simulation import Band, Simulation
 from redisbeater.management.why.facts import Answer, Evidence
 from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.model.delay import Delay
 from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing, Score
@@ -35,6 +38,7 @@ __all__ = (
     "Answer",
     "Applied",
     "AsyncBulk",
+    "AsyncDelays",
     "AsyncFiles",
     "AsyncIncidents",
     "AsyncRuns",
@@ -43,6 +47,9 @@ __all__ = (
     "BeatLine",
     "Bulk",
     "Changes",
+    "Delay",
+    "DelayOutcome",
+    "Delays",
     "Edit",
     "Ends",
     "EntryPage",

@@ -267,7 +267,8 @@ class RedisScheduler(Scheduler):
         except SchedulePaused as exc:
             beat.counts.count_claim("paused")
             beat.heartbeat.pause()
-            self._look_at = host_seconds() + beat.pausing.began(exc, self.max_interval)
+            longest = beat.pausing.began(exc, self.max_interval)
+            self._look_at = host_seconds() + min(longest, beat.dispatcher.delays.send_in_pause(beat.leadership.token))
             return
         if self._dispatch is None:
             beat.claim_limit.record(0, removed=len(claim.removed))
@@ -276,6 +277,7 @@ class RedisScheduler(Scheduler):
             beat.claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
             self._finish_dispatch()
         beat.dispatcher.resends.step(claim, beat.leadership.token)
+        claim = beat.dispatcher.delays.send(claim, beat.leadership.token)
         self._look_at = claim.look_again_at(self.max_interval, beat.dispatcher.pace.ready_at)
         if (seconds := beat.dispatcher.pace.observe(claim)) is not None:
             beat.log.add("held_back", seconds=seconds)
@@ -284,7 +286,8 @@ class RedisScheduler(Scheduler):
         beat = self._beat
         limit = beat.claim_limit
         token, line = beat.leadership.token, beat.heartbeat.next_line()
-        claim = self._context.redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
+        most = 0 if beat.dispatcher.delays.come_first else limit.value
+        claim = self._context.redis.claim(token=token, limit=most, oldest_only=limit.oldest_only, line=line)
         beat.counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
         if beat.pausing.is_on:
             beat.pausing.ended()

@@ -111,6 +111,13 @@ class Faults:
         self.fires("entry that cannot be sent", is_failing, "Failing", "Late", "Refused")
         self.store.delete("unsendable")
 
+    def damage_a_delay(self) -> None:
+        self.client.hset(f"{PREFIX}:delays:messages", "odd", "{")
+        self.client.zadd(f"{PREFIX}:delays", {"odd": 0})
+        is_failing = self.shown(lambda found: found.value("delays", state="failing") == 1)
+        self.fires("delay that cannot be sent", is_failing, "Delays")
+        self.store.delays.cancel(["odd"])
+
     def list_a_failed_entry(self) -> None:
         self.store.create("bad", "proj.note", 3600)
         now = time.time()
@@ -173,6 +180,7 @@ def test_each_fault_fires_its_alerts_and_no_others(tmp_path: Path) -> None:
         faults.fires("nothing", faults.healthy)
         faults.break_an_entry()
         faults.save_an_entry_that_cannot_be_sent()
+        faults.damage_a_delay()
         faults.list_a_failed_entry()
         faults.list_a_run_that_waits()
         faults.pause()
@@ -181,5 +189,5 @@ def test_each_fault_fires_its_alerts_and_no_others(tmp_path: Path) -> None:
         faults.stop_redis()
         faults.kill_beat()
 
-    assert len(faults.scenarios) == 10
+    assert len(faults.scenarios) == 11
     assert rule_test.run(ALERTS, faults.scenarios, PREFIX, tmp_path) == ""

@@ -24,10 +24,12 @@ from redisbeater import AsyncScheduleStore, EntryNotFound, RedisScheduleEntry, S
 from redisbeater.context import Context
 from redisbeater.results import (
     AsyncBulk,
+    AsyncDelays,
     AsyncFiles,
     AsyncIncidents,
     AsyncRuns,
     Bulk,
+    Delays,
     Files,
     Incidents,
     Run,
@@ -64,7 +66,12 @@ def run(main: Coroutine[Any, Any, None], caplog: pytest.LogCaptureFixture) -> No
 
 
 #: The rooms of a store, each with its twin.
-ROOMS = {"runs": (Runs, AsyncRuns), "files": (Files, AsyncFiles), "incidents": (Incidents, AsyncIncidents)}
+ROOMS = {
+    "runs": (Runs, AsyncRuns),
+    "files": (Files, AsyncFiles),
+    "incidents": (Incidents, AsyncIncidents),
+    "delays": (Delays, AsyncDelays),
+}
 
 TWINS = [(ScheduleStore, AsyncScheduleStore), (Bulk, AsyncBulk), *ROOMS.values()]
 
@@ -111,7 +118,18 @@ def test_note_and_by_are_keywords_in_this_order_and_last() -> None:
             named = [each.name for each in parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
             assert named[-2:] == ["note", "by"], name
             assert {parameters[each].kind for each in ("note", "by")} == {inspect.Parameter.KEYWORD_ONLY}, name
-    assert {"create", "trigger", "backfill", "pause", "plan", "stop", "restart", "acknowledge", "delete_many"} <= found
+    assert {
+        "create",
+        "trigger",
+        "backfill",
+        "pause",
+        "plan",
+        "stop",
+        "restart",
+        "acknowledge",
+        "cancel",
+        "delete_many",
+    } <= found
 
 
 def test_names_that_were_replaced_are_gone() -> None:

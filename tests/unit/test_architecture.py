@@ -31,9 +31,9 @@ FLOORS = (
     ),  # the ground
     ("schedules", "broker"),
     ("model",),
-    ("config",),
+    ("config", "revoked"),
     ("store",),
-    ("context",),
+    ("context", "delays"),
     ("editing",),
     ("entry",),
     ("sending",),
@@ -57,6 +57,8 @@ NARROW_ROOMS = {
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
     "runs": GROUND | {"config", "model", "store", "context"},
+    "delays": GROUND | {"broker.message", "config", "model", "revoked", "store"},
+    "revoked": GROUND | {"broker.message"},
     "store": GROUND | {"config", "model.incident", "model.meta", "model.log_line", "model.run"},
 }
 
@@ -374,7 +376,7 @@ def test_tests_read_nothing_that_is_private_to_the_source() -> None:
 #: What tests of the contract import: what users have. ``delays`` is none of them yet.
 PUBLIC = {
     "redisbeater",
-    *(f"redisbeater.{name}" for name in ("exceptions", "dashboard", "results", "runs", "signals", "testing")),
+    *(f"redisbeater.{name}" for name in ("exceptions", "dashboard", "delays", "results", "runs", "signals", "testing")),
 }
 
 #: Tests of what the inside promises itself, and what all tests share.

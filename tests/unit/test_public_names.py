@@ -34,6 +34,11 @@ PROCESSES = {
         "beat broker cli context dashboard dispatch editing entry management observe scheduler sending schedules.kinds "
         "model.incident store.incidents store.measures store.quarantine store.records store.schedule store.server",
     ),
+    "a worker that keeps delays": (
+        "import redisbeater.delays",
+        "beat broker.broker broker.connection broker.publisher_confirms cli context dashboard dispatch editing entry "
+        "health management observe runs scheduler sending schedules.kinds",
+    ),
     "a beat": (
         "from redisbeater import RedisScheduler",
         "cli dashboard management observe.server observe.metrics runs",
@@ -105,7 +110,7 @@ def test_each_celery_command_hides_the_passwords_of_settings() -> None:
 
 def test_every_public_name_is_found_and_listed() -> None:
     assert {name for name in redisbeater.__all__ if getattr(redisbeater, name).__doc__} == {*redisbeater.__all__}
-    modules = ["dashboard", "exceptions", "results", "runs", "signals", "testing"]
+    modules = ["dashboard", "delays", "exceptions", "results", "runs", "signals", "testing"]
     assert dir(redisbeater) == sorted([*redisbeater.__all__, *modules, "__version__"])
 
 

@@ -95,6 +95,23 @@ CALLS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         lambda s: s.runs.wait("a" * 36, timeout="5s"), TypeError, "timeout: expected seconds, a timedelta or"),
     "a number as an incident": (
         lambda s: s.incidents.acknowledge(5), TypeError, "incident_id: expected the id of an incident"),
+    "a number as a delay": (
+        lambda s: s.delays.get(5), TypeError, "delay_id: expected the id of a delay, which is a text; got 5"),
+    "a task to keep": (
+        lambda s: s.delays.add("proj.work", at=datetime.now()), TypeError,
+        "signature: expected the signature of a task, such as app.signature('proj.work', args=[...]), got 'proj.work'"),
+    "seconds to keep a task": (
+        lambda s: s.delays.add(APP.signature("proj.work"), at=60), TypeError, "at: expected a datetime, got 60"),
+    "one id of a delay": (
+        lambda s: s.delays.cancel("a"), TypeError, "ids: expected a list of ids, got 'a'; for one delay pass ['a']"),
+    "a delay instead of its id": (lambda s: s.delays.send([5]), TypeError, "ids: expected ids, which are texts; one"),
+    "neither a time nor a shift": (
+        lambda s: s.delays.move(["a"]), InvalidEntry, "at: expected a datetime, or shift=, by how much to move each"),
+    "seconds of a shift": (
+        lambda s: s.delays.move(["a"], shift=60), TypeError, "shift: expected a timedelta, got 60"),
+    "a number as arguments of delays": (
+        lambda s: s.delays.list(args=5), TypeError, "args: expected a text, or None for all, got 5"),
+    "no delays at all": (lambda s: s.delays.list(limit=0), ValueError, "limit: expected a whole number from 1"),
     "a limit in words": (lambda s: s.list(limit="10"), TypeError, "limit: expected a whole number from 1"),
     "no limit at all": (lambda s: s.runs.active(limit=0), ValueError, "limit: expected a whole number from 1"),
     "a made-up cursor": (lambda s: s.list(cursor="2"), ValueError, "cursor: expected the cursor of a page"),

@@ -119,6 +119,14 @@ def use_rooms(store: ScheduleStore) -> Run:
     store.files.apply(store.files.plan(Export.read("entries.yaml"), owner="reports", note="why"))
     store.incidents.acknowledge("1", note="seen")
     store.incidents.acknowledge(1)  # error
+    store.delays.add(work.s("a"), at=NEW_YEAR, id="a").get()
+    store.delays.add("proj.work", at=NEW_YEAR)  # error
+    store.delays.add(work.s("a"))  # error
+    for delay in store.delays.list(task="proj.work", args="a", before=NEW_YEAR, limit=5):
+        store.delays.move([delay.id], shift=MINUTE, note="later", by="me")
+    store.delays.move(["a"], shift=60)  # error
+    store.delays.cancel(["a"])[0].id.upper()
+    store.delays.get(5)  # error
     return store.runs.wait(run_id, timeout=MINUTE)
 
 
@@ -164,5 +172,6 @@ async def await_store(store: AsyncScheduleStore) -> str:
     async with AsyncScheduleStore(app, key_prefix="eu:") as other:
         changes = await other.files.plan(await store.files.export(prefix="a"))
         print((await other.files.apply(changes)).created, store.runs.are_tracked, await other.paused())
+        print((await other.delays.add(work.s("a"), at=NEW_YEAR)).id, await other.delays.send(["a"]))
         print((await other.incidents.list(only_open=True))[0].kind)
     return await store.trigger("a", args=["b"], scheduled_for=NEW_YEAR)

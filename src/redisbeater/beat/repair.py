@@ -97,6 +97,9 @@ class ForeignKeys:
             keys.totals: "runs are not counted by task",
             keys.incidents: "incidents are not listed",
             keys.current: "it is not recorded when the schedule is lost",
+            keys.delays: "delays are not sent",
+            keys.delay_messages: "delays are not sent",
+            keys.failing_delays: "delays are not sent",
         }
 
     def check(self) -> None:

@@ -3,6 +3,7 @@
 from redisbeater.cli import (  # noqa: F401
     changing,
     dashboard,
+    delays,
     files,
     history,
     importing,

@@ -38,6 +38,7 @@ from redisbeater.exceptions import (
     RunNotFound,
     StoreError,
 )
+from redisbeater.management.delays.found import next_ids
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.management.place import address_of, refusal
 from redisbeater.management.registered import task_names
@@ -70,6 +71,11 @@ def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return ids of runs that begin with a text."""
     return _within_time(ctx, lambda context: ids_from(context, incomplete, MOST_COMPLETED))
+
+
+def complete_delay(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return ids of delays that begin with a text, among those that are due next."""
+    return _within_time(ctx, lambda context: next_ids(context, incomplete, MOST_COMPLETED))
 
 
 def complete_task(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -99,9 +99,18 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, unstarted))
     if any(number for number, _ in results):
         yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
+    if found.delays and found.delays.waiting:
+        yield "delays", _delays(found, view)
     if not found.workers_report:
         yield "workers", NO_REPORTS.removeprefix("workers ")
     yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
+
+
+def _delays(found: Status, view: View) -> str:
+    waiting, late, failing, first = found.delays or (0, 0, 0, None)
+    late_text = f", {late:,} late, oldest {duration_words(found.oldest_delay)}" if late else ""
+    next_text = f", next {relative_words(first, view.now)}" if first and not late else ""
+    return f"{waiting:,} waiting{late_text}{f', {failing:,} not sent' if failing else ''}{next_text}"
 
 
 def _application(beat: BeatLine, found: Status) -> str:

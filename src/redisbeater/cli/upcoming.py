@@ -12,13 +12,13 @@ from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     DURATION,
     MOMENT,
-    NAME,
     OPTIONAL_NAME,
     Moment,
     Times,
     as_json,
     as_json_lines,
     command,
+    complete_delay,
     print_lines,
     times,
 )
@@ -29,6 +29,7 @@ from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry_name import check_name
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
+from redisbeater.management.why.delays import explain_delay
 from redisbeater.management.why.facts import Answer, zone_of_entry
 from redisbeater.management.why.past import explain
 from redisbeater.model.passed_values import MOST_LISTED
@@ -36,24 +37,38 @@ from redisbeater.times import clock_words, date_words, relative_words
 
 
 @redisbeater.command()
-@NAME
+@OPTIONAL_NAME
+@click.option("--id", "delay_id", shell_complete=complete_delay, help="A task that waits for its eta, by its id.")
 @click.option("--at", type=MOMENT, help="The time that is asked about, such as 24h for 24h ago; default: now.")
 @as_json
 @times
 @command
-def why(app: Celery, name: str, at: Moment | None, as_json: bool, times: Times) -> None:
+def why(app: Celery, name: str | None, delay_id: str | None, at: Moment | None, as_json: bool, times: Times) -> None:
     """Say why an entry does not run now, or why it did or did not run at a time, and what proves it.
+
+    The id of a task that waits for its eta is taken as well, unless an entry has that name.
 
     \b
     Examples:
       celery -A proj redisbeater why report
       celery -A proj redisbeater why report --at "fri 09:00"
       celery -A proj redisbeater why report --at 24h
+      celery -A proj redisbeater why --id reminder-42
     """
-    context = Context.of(app)
-    view, zone = times.view(), zone_of(app, name)
+    if (name is None) == (delay_id is None) or (delay_id is not None and at is not None):
+        raise BadInput("expected NAME, perhaps with --at, or --id ID")
+    context, view = Context.of(app), times.view()
+    if name is None or delay_id is not None:
+        answer = explain_delay(context, str(delay_id), now=view.now, shown_in=view.zone)
+        _print_answer(answer, view, view.zone, as_json=as_json)
+        return
+    zone = zone_of(app, name)
     moment = None if at is None else at.read(view.now, zone, is_past=True)
     answer = explain(context, name, moment, now=view.now, shown_in=view.zone if view.is_utc else None)
+    _print_answer(answer, view, zone, as_json=as_json)
+
+
+def _print_answer(answer: Answer, view: View, zone: tzinfo, *, as_json: bool) -> None:
     if as_json:
         click.echo(printable_json(answer.as_dict(), indent=2))
     else:

@@ -175,6 +175,13 @@ class Config:
         "How many runs a second leave at most, the oldest first: after an outage or a pause, workers are not flooded. "
         "Without a lock each beat may send so many. A ``trigger`` is not limited. None: no limit.",
     )
+    delay_from: float = _setting(
+        10.0,
+        values.seconds(0),
+        "seconds, at least 0",
+        "A worker that imports ``redisbeater.delays`` keeps a message in the schedule until its ``eta`` if that is "
+        "more than so many seconds away. Nearer ones it holds in its memory, as Celery does.",
+    )
     overlap: Overlap = _setting(  # noqa: RUF009 - as above
         Overlap.ALLOW,
         values.member_of(Overlap),

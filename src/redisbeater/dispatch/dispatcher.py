@@ -15,6 +15,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.batch import Batch, BrokenEntry, PlannedEntry, plan_catch_up, plan_entries
+from redisbeater.dispatch.delays import Delays
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.pace import Pace
@@ -90,6 +91,8 @@ class Dispatcher:
 
         #: Sends runs from their records.
         self.resends = Resends(self._resources)
+        #: Sends messages that the schedule keeps until their time.
+        self.delays = Delays(self._resources)
 
     def dispatch(self, claim: Claim) -> ClaimDispatch:
         """Return the dispatch of ``claim``; nothing is published yet."""

@@ -15,6 +15,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.incident import Incident
 from redisbeater.store import Snapshot, is_of_redbeat, lock_warning, pages
+from redisbeater.store.delays import DelayCounts
 from redisbeater.store.measures import COUNTS
 
 if TYPE_CHECKING:  # a beat reads no details
@@ -97,6 +98,8 @@ class Status:
         dormant: how many entries do not run: they are disabled, or have finished.
         workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
             expired, or 20 were sent.
+        delays: how many messages wait for their eta, how many of them are late or failing, and when beat looks at the
+            first; None: there are none, and no beat sends any.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
     """
@@ -127,6 +130,7 @@ class Status:
     workers_report: bool = True
     lock_left: timedelta | None = None
     lock_warning: str = ""
+    delays: DelayCounts | None = None
     server: Server | None = None
     last_hour: LastHour | None = None
 
@@ -151,6 +155,12 @@ class Status:
     def _others(self) -> list[BeatLine]:
         leaders = self.leaders
         return [beat for beat in self.beats if beat not in leaders]
+
+    @property
+    def oldest_delay(self) -> timedelta:
+        """For how long the oldest delay that is due has been waiting."""
+        first = self.delays and self.delays.next
+        return max(self.now - first, timedelta(0)) if first else timedelta(0)
 
     @property
     def is_led(self) -> bool:
@@ -193,6 +203,7 @@ class Status:
             "unstarted": self.unstarted,
             "incidents": [incident.as_dict() for incident in self.incidents],
             "workers_report": self.workers_report,
+            "delays": self.delays,
             "beats": self.beats,
             "redis": self.server,
             "last_hour": self.last_hour,
@@ -261,6 +272,7 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         pause=pause_of(found.pause, lambda: found.now),
         incidents=tuple(incident for incident in found.incidents if incident.is_news),
         dormant=found.dormant,
+        delays=found.delays,
         **{name: getattr(found, name) for name in COUNTS},
         workers_report=not config.track_runs or found.total("STARTED") > 0 or not has_waited,
     )

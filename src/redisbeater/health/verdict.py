@@ -42,8 +42,8 @@ class HealthLimits:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries are unhealthy, workers that do not report runs, and entries of which
-            the last run failed.
+        strict: whether broken and failing entries are unhealthy, failing delays, workers that do not report runs,
+            and entries of which the last run failed.
         max_failed: how many of the latter there may be.
         longest_pass: how old the line of a beat may be.
     """
@@ -63,7 +63,7 @@ class Health:
     Attributes:
         problems: what is wrong; empty: it is healthy.
         failed: for each problem the check that found it: ``pass lead late redis broker incidents entries workers
-            results``.
+            results delays``.
         facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
     """
@@ -151,6 +151,9 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
         limit = duration_words(terms.max_late)
         yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+    if status.oldest_delay > terms.max_late and status.delays:
+        oldest, limit = duration_words(status.oldest_delay), duration_words(terms.max_late)
+        yield "delays", f"delays late: {status.delays.late:,}, oldest {oldest} (limit {limit})"
     for incident in status.incidents:
         yield "incidents", incident.told
     for beat in status.leaders:
@@ -161,6 +164,8 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
         yield "entries", f"{status.failing:,} not sent"
+    if terms.strict and status.delays and status.delays.failing:
+        yield "delays", f"delays not sent: {status.delays.failing:,}"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
 

@@ -20,6 +20,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
+from redisbeater.management.delays.room import Delays
 from redisbeater.management.files.room import Files
 from redisbeater.management.incidents.room import Incidents
 from redisbeater.management.long_read import is_long_read
@@ -169,6 +170,21 @@ class AsyncIncidents(AsyncRoom):
     acknowledge = Awaited(Incidents.acknowledge)
 
 
+class AsyncDelays(AsyncRoom):
+    """Messages that wait in the schedule, with the methods of :class:`~redisbeater.results.Delays`, to be awaited."""
+
+    @property
+    def _sync(self) -> Delays:
+        return self._store._sync.delays
+
+    add = Awaited(Delays.add)
+    get = Awaited(Delays.get)
+    list = Awaited(Delays.list)
+    move = Awaited(Delays.move)
+    send = Awaited(Delays.send)
+    cancel = Awaited(Delays.cancel)
+
+
 class AsyncScheduleStore:
     """The schedule of an app, with the methods of :class:`ScheduleStore`, to be awaited.
 
@@ -225,6 +241,11 @@ class AsyncScheduleStore:
     def incidents(self) -> AsyncIncidents:
         """What did not do what it promises, as :class:`~redisbeater.results.AsyncIncidents` has it."""
         return AsyncIncidents(self)
+
+    @property
+    def delays(self) -> AsyncDelays:
+        """The messages of tasks that wait in the schedule, as :class:`~redisbeater.results.AsyncDelays` has them."""
+        return AsyncDelays(self)
 
     create = Awaited(ScheduleStore.create)
     upsert = Awaited(ScheduleStore.upsert)

@@ -22,6 +22,7 @@ from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.health.status import beats_of, read_overview
 from redisbeater.health.verdict import NO_REPORTS
+from redisbeater.management.delays.found import delay_problems
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.future import FutureRuns, course_of, new_course
@@ -120,6 +121,7 @@ class Linter:
         self._check_declared(reports)
         status, _ = read_overview(context)
         self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
+        self._findings += (Finding.of("delays", "", text) for text in delay_problems(context, status.delays))
         if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
             self._findings.append(Finding.of("no-reports", "", NO_REPORTS))

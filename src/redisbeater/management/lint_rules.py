@@ -41,6 +41,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
     "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
     "incident": ("error", "an incident that is open: the schedule was lost"),
+    "delays": ("error", "delays that cannot be sent, or that wait while no beat sends any"),
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "zone-rules-differ": ("error", "beats whose hosts have different rules of a zone"),

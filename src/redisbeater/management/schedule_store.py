@@ -29,6 +29,7 @@ from redisbeater.health.verdict import Health, HealthLimits, check_health
 from redisbeater.management import pausing
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, disable_many, enable_many
+from redisbeater.management.delays.room import Delays
 from redisbeater.management.edit_report import draft, edit_fields, field_change
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.room import Files, checked_export
@@ -102,6 +103,11 @@ class ScheduleStore:
     def incidents(self) -> Incidents:
         """What did not do what it promises, as :class:`~redisbeater.results.Incidents` has it."""
         return Incidents(self)
+
+    @property
+    def delays(self) -> Delays:
+        """The messages of tasks that wait in the schedule, as :class:`~redisbeater.results.Delays` has them."""
+        return Delays(self)
 
     # Entries
 
@@ -486,7 +492,8 @@ class ScheduleStore:
         prove nothing, the answer says so.
 
         Arguments:
-            name: the name of the entry, or of one that was deleted within seven days.
+            name: the name of the entry, or of one that was deleted within seven days; where there is none, the id of a
+                delay.
             at: the time; without seconds the whole minute. A naive one is in the entry's zone.
 
         Raises:

@@ -163,7 +163,7 @@ def check_number(name: str, given: Any, most: int = MOST_LISTED) -> None:
 
 
 def check_id(name: str, given: Any, of: str) -> None:
-    """Refuse what cannot be the id of a run or of an incident.
+    """Refuse what cannot be the id of a run, an incident or a delay.
 
     Raises:
         WrongType: it is no text.
@@ -172,20 +172,36 @@ def check_id(name: str, given: Any, of: str) -> None:
         raise WrongType(name, f"expected the id of {of}, which is a text; got {quoted(given)}")
 
 
-def checked_names(given: Iterable[str]) -> list[str]:
-    """Return the names of several entries.
+#: How long the id of a delay may be, in characters.
+MOST_OF_ID = 512
+
+
+def check_new_id(name: str, given: Any) -> None:
+    """Refuse what must not become the id of a delay.
+
+    Raises:
+        InvalidEntry: it is no text (also a TypeError), empty or too long, or it holds a control character.
+    """
+    check_id(name, given, "a delay")
+    if not 0 < len(given) <= MOST_OF_ID:
+        raise InvalidEntry(name, f"expected 1 to {MOST_OF_ID} characters, got {len(given)}")
+    refuse_unsafe(name, given)
+
+
+def checked_names(given: Iterable[str], what: str = "names", of: str = "entry") -> list[str]:
+    """Return the names of several entries, or the ids of several others.
 
     Raises:
         WrongType: they are one text, whose letters nobody means, no list, or hold something else.
     """
     if isinstance(given, str):
-        raise WrongType("names", f"expected a list of names, got {quoted(given)}; for one entry pass [{quoted(given)}]")
+        raise WrongType(what, f"expected a list of {what}, got {quoted(given)}; for one {of} pass [{quoted(given)}]")
     if not isinstance(given, Iterable):
-        raise WrongType("names", f"expected a list of names, got {quoted(given)}")
+        raise WrongType(what, f"expected a list of {what}, got {quoted(given)}")
     names = list(given)
     for name in names:
         if not isinstance(name, str):
-            raise WrongType("names", f"expected names, which are texts; one of them is {quoted(name)}")
+            raise WrongType(what, f"expected {what}, which are texts; one of them is {quoted(name)}")
     return names
 
 

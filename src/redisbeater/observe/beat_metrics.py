@@ -50,6 +50,7 @@ class BeatCollector(ScheduleCollector):
         yield self.family("claims", by_one(meter.claims))
         yield self.family("claimed_entries", {(): meter.claimed_entries})
         yield self.family("fenced", {(): meter.fenced})
+        yield self.family("delays_sent", {(): self._beat.dispatcher.delays.sent})
         yield self.family("wakeups", by_one(meter.wakeups))
         yield self.histogram("lateness_seconds", {(): meter.all_lateness})
         yield self.histogram("pass_seconds", {(): meter.passes})

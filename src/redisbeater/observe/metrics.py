@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -72,6 +73,7 @@ CATALOGUE = {
     "claims": _own(MetricKind.COUNTER, "Claims of due entries.", "outcome"),
     "claimed_entries": _own(MetricKind.COUNTER, "Entries that were claimed."),
     "fenced": _own(MetricKind.COUNTER, "Commits that came after the lease of their claim."),
+    "delays_sent": _own(MetricKind.COUNTER, "Delays that the broker has accepted."),
     "pass_seconds": _own(MetricKind.HISTOGRAM, "Time of a pass, without its wait."),
     "last_pass_timestamp_seconds": _own(MetricKind.GAUGE, "When the last pass ended, by the clock of the host."),
     "leader": _own(MetricKind.GAUGE, "1: this beat leads, 0: it does not; absent without a lock."),
@@ -97,6 +99,8 @@ CATALOGUE = {
         MetricKind.GAUGE, "Entries of which the last run failed, or at least 3 of the last 30.", "result"
     ),
     "incidents": _shared(MetricKind.GAUGE, "Incidents that are open and that nobody has acknowledged.", "kind"),
+    "delays": _shared(MetricKind.GAUGE, "Delays that wait; of these, how many are late, or failing.", "state"),
+    "delays_oldest_late_seconds": _shared(MetricKind.GAUGE, "Since when the oldest has been due; 0 without one."),
     "run_seconds": _shared(MetricKind.HISTOGRAM, "Time from start to end of a run.", "task"),
     "runs_due": _shared(MetricKind.GAUGE, "Runs that are due soon.", "queue", "within"),
     "entry_next_timestamp_seconds": _shared(MetricKind.GAUGE, "Next fire time of an entry.", "entry", "task"),
@@ -263,6 +267,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Characters of a label. The name of an entry has at most 512 bytes; that of a task may be any text.
 MOST_LABEL_CHARACTERS = 1000
 
+#: What is counted of delays.
+DELAY_STATES = ("waiting", "late", "failing")
+
 #: The roles of beats.
 ROLES = ("leader", "active", "standby", "paused")
 
@@ -322,6 +329,10 @@ class ScheduleCollector(Collector):
         yield self.family(
             "incidents", by_one({kind: kinds.count(kind) for kind in {**INCIDENT_KINDS, **dict.fromkeys(kinds)}})
         )
+        if (delays := measured.delays) is not None:
+            yield self.family("delays", by_one({state: getattr(delays, state) for state in DELAY_STATES}))
+            late = measured.now - delays.next if delays.next else timedelta(0)
+            yield self.family("delays_oldest_late_seconds", {(): max(late.total_seconds(), 0.0)})
         yield self.family("entry_results", by_one({"failed": measured.failed, "unstable": measured.unstable}))
 
     def _of_runs(self, measured: Measured) -> Iterator[Metric]:

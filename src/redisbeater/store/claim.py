@@ -118,6 +118,8 @@ class Claim:
     zone: str = ""
     #: When beat is to send the next run that ``RunStore.take()`` returns; None: there is none.
     next_resend: datetime | None = None
+    #: When beat is to send the next delay; None: there is none, or it is not to look at it.
+    next_delay: datetime | None = None
 
     @property
     def ends_at(self) -> float:
@@ -137,7 +139,7 @@ class Claim:
         """
         latest = self.asked_at + longest
         ready_at = min(not_before, latest)
-        if self.entries or self.removed or self.misnamed or self.has_resends:
+        if self.entries or self.removed or self.misnamed or self.has_resends or self.has_delays:
             return ready_at
         idle = self.idle_seconds
         return max(latest if idle is None else min(self.asked_at + idle, latest), ready_at)
@@ -148,9 +150,14 @@ class Claim:
         return self.next_resend is not None and self.next_resend <= self.now
 
     @property
+    def has_delays(self) -> bool:
+        """Whether it is time to send delays."""
+        return self.next_delay is not None and self.next_delay <= self.now
+
+    @property
     def idle_seconds(self) -> float | None:
-        """Seconds from the request until the next entry, or the next run, is due; None when nothing is planned."""
-        looks = [look for look in (self.next_look, self.next_resend) if look is not None]
+        """Seconds from the request until the next entry, run or delay is due; None when nothing is planned."""
+        looks = [look for look in (self.next_look, self.next_resend, self.next_delay) if look is not None]
         return max((min(looks) - self.now).total_seconds(), 0.0) if looks else None
 
 

@@ -92,7 +92,7 @@ def load_script(name: str, *, with_runs: bool = False, absent: str = "") -> Scri
             key that neither node has, Redis answers TRYAGAIN until all keys are on one node.
     """
     folder = resources.files("redisbeater.store").joinpath("lua")
-    own = ["with_commit"] if name == "commit" else []
+    own = ["with_commit"] if name in ("commit", "delays/commit") else []
     parts = ["prelude", *own, *_parts_of_runs(name, with_runs=with_runs), name]
     texts = (
         _STATES if part == "states" else folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts

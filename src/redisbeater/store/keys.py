@@ -56,6 +56,12 @@ key                type         members                                         
 ``P:incidents``    sorted set   id of an incident -> when it was opened                               none
 ``P:current``      hash         kind, blank, entry -> id of the incident that is open, or ended within    none
                                 ten minutes; ``identity`` -> the identity that a backup gave back
+``P:delays``       sorted set   task id -> when beat is to send its message: its eta, the next try, or the   none
+                                end of a lease
+``P:delays:messages`` hash      task id -> JSON of its message: ``docs/wire-format.rst``              none
+``P:delays:failing`` hash       task id -> JSON: ``error``, ``since``, ``tries``, while a message      none
+                                cannot be sent
+``P:delays:sender`` string      where the beat sends that leads; a beat that sends delays writes it   a minute
 ``P:trigger:<id>`` hash         what was triggered with a task id that its caller has chosen, and whether it   a day
                                 was sent
 ``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
@@ -63,8 +69,9 @@ key                type         members                                         
 ``P:undo:<id>``    string       JSON: what a person has done on the web page, and what undoes it     an hour
 ``P:events``       channel      JSON: the names of entries of which a run has changed, at most 50
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, ``:lock``
-                                when the lock is free, ``:pause`` when a pause begins or ends, or
-                                ``:runs`` when a run is to be sent
+                                when the lock is free, ``:pause`` when a pause begins or ends,
+                                ``:runs`` when a run is to be sent, or ``:delays`` when a delay is the
+                                next one
 =================  ===========  ====================================================================  ======
 
 ``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: the part in braces decides the
@@ -104,6 +111,9 @@ LOCK_RELEASED = ":lock"
 #: The message on the changes channel that the schedule is paused, or not any more.
 PAUSE_CHANGED = ":pause"
 
+#: The message on the changes channel that a delay was kept which comes before all others.
+DELAYS_CHANGED = ":delays"
+
 #: The message on the changes channel that several entries were changed.
 SEVERAL = ":several"
 
@@ -140,9 +150,15 @@ class Keys:
         self.totals = f"{prefix}:totals"
         self.incidents = f"{prefix}:incidents"
         self.current = f"{prefix}:current"
+        self.delays = f"{prefix}:delays"
+        self.delay_messages = f"{prefix}:delays:messages"
+        self.failing_delays = f"{prefix}:delays:failing"
+        self.delay_sender = f"{prefix}:delays:sender"
         self.events = f"{prefix}:events"
-        #: The keys of incidents, without which beat does all of its other work.
-        self.of_incidents = (self.incidents, self.current)
+        #: The keys of incidents and delays, without which beat does all of its other work.
+        self.newer = (
+            self.incidents, self.current, self.delays, self.delay_messages, self.failing_delays, self.delay_sender
+        )  # fmt: skip
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)
@@ -204,6 +220,9 @@ class Keys:
             self.totals: "hash",
             self.incidents: "zset",
             self.current: "hash",
+            self.delays: "zset",
+            self.delay_messages: "hash",
+            self.failing_delays: "hash",
         }
 
     def log_of(self, name: str) -> str:

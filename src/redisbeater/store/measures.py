@@ -13,6 +13,7 @@ from redisbeater.entry_name import is_unreserved
 from redisbeater.model.incident import Incident
 from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
+from redisbeater.store.delays import DelayCounts
 from redisbeater.store.keys import ABSENT, Keys
 from redisbeater.store.records import MOST_BEATS, MOST_COUNTED
 from redisbeater.times import from_unix
@@ -99,6 +100,7 @@ class Measured:
         incidents: those that are open, or ended lately.
         beats: the lines of the beats: token -> JSON.
         totals: what became of runs so far; see :meth:`~redisbeater.store.runs.RunStore.totals`.
+        delays: how many messages wait for their eta; None: there are none, and no beat sends any.
     """
 
     now: datetime
@@ -125,6 +127,7 @@ class Measured:
     incidents: tuple[Incident, ...]
     beats: Mapping[str, str]
     totals: Mapping[str, str]
+    delays: DelayCounts | None
 
     @classmethod
     def from_reply(cls, text: str) -> Measured:
@@ -152,6 +155,7 @@ class Measured:
             incidents=tuple(_incidents(reply["incidents"])),
             beats=_pairs(reply["beats"], MOST_BEATS),
             totals=_pairs(reply["totals"]),
+            delays=_delays(reply.get("delays")),
         )
 
     def total(self, field: str) -> int:
@@ -173,8 +177,16 @@ class Measures:
         keys = self._keys
         lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
         ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results, keys.current]
+        ours += [keys.delays, keys.failing_delays, keys.delay_sender]
         terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT), keys.incident("")]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
+
+
+def _delays(reply: Mapping[str, Any] | None) -> DelayCounts | None:
+    if reply is None:
+        return None
+    waiting, late, failing = (int(reply[name]) for name in ("waiting", "late", "failing"))
+    return DelayCounts(waiting, late, failing, from_unix(reply["next"]) if "next" in reply else None)
 
 
 def _seconds(milliseconds: int) -> float | None:

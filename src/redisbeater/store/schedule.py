@@ -51,6 +51,7 @@ from redisbeater.store.claim import (
 )
 from redisbeater.store.connection import Connection, UndoScript, unless_wrong_type
 from redisbeater.store.contents import KEEP_DELETED, PAGE, SAVE_PAGE, Contents, pages
+from redisbeater.store.delays import DelayStore
 from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
@@ -197,6 +198,7 @@ class RedisSchedule:
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
         self.incidents = IncidentKeys(self._connection, self.keys)
         self.runs = RunStore(self._connection, self.keys, config)
+        self.delays = DelayStore(self._connection, self.keys, config)
 
     # What beat does with due entries
 
@@ -242,7 +244,7 @@ class RedisSchedule:
             raise SchedulePaused(None if int(text) < 0 else int(text) / 1000)
         reply = json.loads(text)
         removed, misnamed = self._settled(reply["missing"])
-        next_look, next_resend = reply.get("next_look"), reply.get("next_resend")
+        next_look, next_resend, next_delay = map(reply.get, ("next_look", "next_resend", "next_delay"))
         return Claim(
             id=claim_id,
             schedule_id=self._identity.read(reply["schedule_id"]),
@@ -255,6 +257,7 @@ class RedisSchedule:
             misnamed=misnamed,
             zone=reply["zone"],
             next_resend=from_unix(next_resend) if next_resend else None,
+            next_delay=from_unix(next_delay) if next_delay else None,
         )
 
     def _undo_lost_claims(self) -> None:
@@ -606,8 +609,8 @@ class RedisSchedule:
         except StoreError as exc:
             if not lacks_right(exc):
                 raise
-            # Beat works without its right to the keys of incidents, which an older version did not need.
-            expected = {key: kind for key, kind in expected.items() if key not in self.keys.of_incidents}
+            # Beat works without its right to keys that an older version did not need.
+            expected = {key: kind for key, kind in expected.items() if key not in self.keys.newer}
             found = self._connection.run("inspect_keys", list(expected))
         return {key: kind for key, kind in zip(expected, found) if kind not in ("none", expected[key])}
 

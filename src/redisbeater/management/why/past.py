@@ -9,8 +9,9 @@ from datetime import MAXYEAR, datetime, timedelta, tzinfo
 
 from redisbeater.context import Context
 from redisbeater.entry_name import check_name
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.registered import once_problem
+from redisbeater.management.why.delays import explain_delay
 from redisbeater.management.why.facts import (
     MOST_SHOWN,
     Answer,
@@ -368,6 +369,8 @@ def explain(
 ) -> Answer:
     """Return why an entry did or did not run; :meth:`redisbeater.ScheduleStore.why`.
 
+    Where there is no entry of that name, and a delay with that id waits, the answer is about the delay.
+
     Arguments:
         context: the app whose schedule it is.
         name: the name of the entry.
@@ -379,7 +382,12 @@ def explain(
         EntryNotFound: nothing is known of that name.
         InvalidEntry: it is no name.
     """
-    facts = replace(read_facts(context, check_name(name), now), shown_in=shown_in)
+    try:
+        facts = replace(read_facts(context, check_name(name), now), shown_in=shown_in)
+    except EntryNotFound:
+        if context.redis.delays.get(name) is None:
+            raise
+        return explain_delay(context, name, now=now, shown_in=shown_in or context.zone)
     answer = answer_now(facts) if at is None else answer_at(facts, checked_instant(at, facts.zone, "$.at"))
     definition = facts.stored and facts.stored.definition
     if definition and definition.once and (problem := once_problem(context.app, definition.task)):

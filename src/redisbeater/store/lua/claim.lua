@@ -44,12 +44,12 @@
 --      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
 --      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end)}
--- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, missing:
---      members that stand for no entry. The rows are the entries, in six lines each: key, fire_time, definition, meta,
---      recorded_run and skipped, empty where they are not stored. JSON would take longer than all that is read. An
---      entry with more, or with a line break, has an empty key, and in the second line JSON with these fields, and
---      is_due_now: '1' where it is, or instead of the last four oversized: their bytes. Missing there: what is not
---      stored.
+-- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, next_delay:
+--      when beat is to send the next delay, missing: members that stand for no entry. The rows are the entries, in six
+--      lines each: key, fire_time, definition, meta, recorded_run and skipped, empty where they are not stored. JSON
+--      would take longer than all that is read. An entry with more, or with a line break, has an empty key, and in the
+--      second line JSON with these fields, and is_due_now: '1' where it is, or instead of the last four oversized:
+--      their bytes. Missing there: what is not stored.
 -- Where runs are tracked, the JSON also has next_resend: when beat is to send the next run that waits; and that of an
 --      entry failures, buffered, active: keys of runs, and is_abandoned: '1' where another claim took it and never
 --      committed it.
@@ -194,4 +194,7 @@ local head = {
 }
 head.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 head.next_resend = runs and next_resend(prefix)
+-- Where this is refused, an error without a second part is returned: entries do not wait for that.
+local delays = prefix .. ':delays'
+head.next_delay = redis.pcall('ZRANGEBYSCORE', delays, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {'CLAIMED', cjson.encode(head), unpack(texts)}

@@ -17,6 +17,9 @@
 -- KEYS[13] unstable sorted set: entry key -> since when some of its runs fail
 -- KEYS[14] waiting  sorted set: key of a run that no worker has started -> since when it waits
 -- KEYS[15] current  hash: kind, blank, entry -> id of the incident that is open, or ended a short time ago
+-- KEYS[16] delays  sorted set: task id -> UNIX seconds when beat is to send its message
+-- KEYS[17] unsent  hash: task id -> why its message cannot be sent
+-- KEYS[18] sender  string with a TTL: where the beat sends delays that leads
 -- ARGV[1] most      number of failing entries that are looked at
 -- ARGV[2] soon      seconds that a run may wait for a worker
 -- ARGV[3] few       number of runs, of reports and of incidents that are looked at
@@ -27,13 +30,15 @@
 --      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, unstarted_entries,
 --      running_entries: how many entries have such a run, or one that is executed, unstored: how many declarations have
 --      no entry, incidents: of each its id, names and values of fields, beats: the lines, totals: names and counts, as
---      HSCAN returns them, up to about 1,000; lock, zone, id:
+--      HSCAN returns them, up to about 1,000; delays: {waiting, late: by a second or more, failing: how many there are,
+--      next: when the first is due}, unless there are none and no beat sends any; lock, zone, id:
 --      the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
 --      returns them}; a key of another type counts as empty
 local schedule, failing, broken, pause, beats = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
 local failed, unstable, waiting, current = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local delays, unsent, sender = KEYS[16], KEYS[17], KEYS[18]
 local most, soon, few, incident = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Return how many entries have a run in a state, of those whose keys are passed.
@@ -72,6 +77,18 @@ local function incidents()
   return found
 end
 
+-- Return how many delays there are; nil where there are none and no beat sends any.
+local function count_delays()
+  local number = try('ZCARD', delays) or 0
+  if number == 0 and not try('GET', sender) then return nil end
+  return {
+    waiting = number,
+    late = try('ZCOUNT', delays, '-inf', server_time(-1)) or 0,
+    failing = try('HLEN', unsent) or 0,
+    next = (try('ZRANGEBYSCORE', delays, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1) or {})[2],
+  }
+end
+
 local overdue, oldest, now, oldest_key = count_late(schedule, failing, 0, most)
 local lines = try('HSCAN', beats, 0, 'COUNT', 100)
 local counted, cursor = {}, '0'
@@ -108,4 +125,5 @@ return cjson.encode({
   incidents = incidents(),
   beats = lines and lines[2] or {},
   totals = counted,
+  delays = count_delays(),
 })

@@ -1,0 +1,1 @@
+"""Delays, for programs and people: kept, found, moved, sent, cancelled."""
