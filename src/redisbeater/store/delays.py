@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import LockNotOwnedError
-from redisbeater.store.claim import TRUSTED_SHARE, places_of
+from redisbeater.store.claim import TRUSTED_SHARE, lengths_of
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import pages
 from redisbeater.store.keys import DELAYS_CHANGED, Keys
@@ -48,9 +48,6 @@ ENOUGH_BYTES = 4_000_000
 
 #: How many delays one script cancels, or one step reads.
 PAGE = 250
-
-#: The place of the first argument of the script that belongs to a message.
-FIRST_OF_MESSAGES = 6
 
 
 class Taken(NamedTuple):
@@ -303,7 +300,7 @@ class DelayStore:
         Returns:
             By id, what ``commit.lua`` says of those that were not deleted, or left only in part.
         """
-        place, rows = FIRST_OF_MESSAGES, list[dict[str, Any]]()
+        rows = list[dict[str, Any]]()
         for item in outcomes:
             row: dict[str, Any] = {"id": item.id}
             rows.append(row)
@@ -312,7 +309,7 @@ class DelayStore:
             elif item.delay is not None:
                 row["delay"] = item.delay
             elif item.push:
-                row["push"], place = places_of(item.push, place)
+                row["push"] = lengths_of(item.push)
         key, database = proof or ("", 0)
         args = [taken.ends, json.dumps(rows, ensure_ascii=False), key, str(database), str(self._connection.database)]
         commands = chain.from_iterable(chain.from_iterable(item.push for item in outcomes if item.leaves))

@@ -8,9 +8,9 @@
 -- KEYS[2] messages   hash: task id -> JSON of its message
 -- KEYS[3] failing    hash: task id -> JSON: error, since (UNIX seconds) and tries, while its message cannot be sent
 -- ARGV[1] ends       UNIX seconds: the score of the claim
--- ARGV[2] outcomes   JSON: for each delay {id}: its message has left. With push, it is put in now: for each command
---                    which of these arguments is its first one, and which its last. With error: why it could not be
---                    sent. With delay: it is due again in so many seconds
+-- ARGV[2] outcomes   JSON: for each delay {id}: its message has left. With push, it is put in now: the lengths of the
+--                    commands of its message, as with_commit.lua takes them. With error: why it could not be sent. With
+--                    delay: it is due again in so many seconds
 -- ARGV[3] proof      text: a key that the broker's connection has just stored; '': nothing is put into the broker
 -- ARGV[4] there      number of the broker's database
 -- ARGV[5] here       number of the database of the schedule
@@ -43,11 +43,11 @@ local function postpone(id, seconds) redis.call('ZADD', delays, server_time(seco
 local broker = {there = there, here = here}
 broker.why_apart = proof == '' and '' or why_apart(broker, proof)
 
-local function commit(new)
+local function commit(new, place)
   if tonumber(redis.call('ZSCORE', delays, new.id) or '') ~= tonumber(ends) then return {gone = true} end
   if new.error then return {tries = aside(fail, new.id, new.error)} end
   if new.delay then return aside(postpone, new.id, new.delay) end
-  local refusal, done = put(broker, new.push)
+  local refusal, done = put(broker, new.push and place, new.push)
   if refusal then return refusal end
   redis.call('ZREM', delays, new.id)
   redis.call('HDEL', messages, new.id)
@@ -59,8 +59,9 @@ if proof ~= '' then redis.call('ZADD', delays, 'XX', 0, '') end
 redis.call('ZREM', delays, '')
 redis.call('HDEL', messages, '')
 redis.call('HDEL', failing, '')
-local answers = {}
+local answers, place = {}, 6
 for i, new in ipairs(cjson.decode(outcomes)) do
-  answers[tostring(i - 1)] = commit(new) or nil
+  answers[tostring(i - 1)] = commit(new, place) or nil
+  place = behind(place, new.push or '')
 end
 return cjson.encode(answers)
