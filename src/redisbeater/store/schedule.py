@@ -442,7 +442,7 @@ class RedisSchedule:
         return self.load_many([name])[0]
 
     def expected(self, name: str) -> Snapshot | None:
-        """Return an entry as it is stored if the one that was read last was not there, nor is this one; None: read it.
+        """Return an entry that is not stored, if the one that was read last was not, or None if it is to be read.
 
         Whoever saves many new entries then need not read each before. :meth:`save` refuses a change of an entry that is
         stored all the same, and one that was planned by another zone, or by a time that has not come or has passed.
