@@ -388,6 +388,28 @@ def test_a_change_while_beat_runs_is_in_every_message(beat: Beat, monkeypatch: p
     assert beat.are_made(messages)
 
 
+def test_a_change_counts_for_entries_that_have_run_before(beat: Beat) -> None:
+    """The first message after it is that of an entry for which nothing changes."""
+
+    def both() -> dict[str, str]:
+        saved = [
+            save_due(beat.app, name, late=late, every=86_400.0, args=[text])
+            for name, late, text in (("short", 9.0, "y"), ("long", 8.0, "x" * 30))
+        ]
+        messages = beat.send(0)
+        for entry in saved:
+            entry.delete()
+        return {each["headers"]["periodic_task_name"]: each["headers"]["argsrepr"] for each in messages}
+
+    before = both()
+    beat.app.amqp.argsrepr_maxsize = 9
+
+    after = both()
+
+    assert after["short"] == before["short"] == "['y']"
+    assert len(after["long"]) < len(before["long"])
+
+
 def test_another_default_queue_gets_every_run(beat: Beat) -> None:
     beat.app.conf.task_default_queue = "other"
 
