@@ -27,6 +27,9 @@ pytestmark = [
 
 BROKER_DB = 1
 
+#: No lease and no lock ends on a slow machine.
+UNHURRIED = {"redisbeater_lease_timeout": 600.0, "redisbeater_lock_timeout": 600.0}
+
 #: A beat writes its line after this long.
 PERIOD_SECONDS = 5.0
 
@@ -77,6 +80,13 @@ class Beat:
         return ScheduleStore(self.app).status().beats[0].messages
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill each publish batch on a slow machine as well, and take no task for a slow one, to be sent alone."""
+    monkeypatch.setattr("redisbeater.dispatch.batch.GATHER_SECONDS", 60)
+    monkeypatch.setattr("redisbeater.dispatch.resources.SLOW_SECONDS", 60)
+
+
 @pytest.fixture
 def broker(server: Server) -> Iterator[redis.Redis]:
     broker = server.client(BROKER_DB)
@@ -87,7 +97,7 @@ def broker(server: Server) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def app(make_app: MakeApp, broker: redis.Redis, server: Server) -> Celery:
-    return make_app(broker_url=server.url(BROKER_DB))
+    return make_app(broker_url=server.url(BROKER_DB), **UNHURRIED)
 
 
 @pytest.fixture
@@ -99,11 +109,14 @@ def beat(app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis) -> Bea
 def any_beat(
     make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server, request: Any
 ) -> Beat:
-    settings: dict[str, Any] = {
-        "one step": {},
-        "two steps": {"redisbeater_one_commit": False},
-        "tracked": {"redisbeater_track_runs": True},
-    }[request.param]
+    settings: dict[str, Any] = (
+        UNHURRIED
+        | {
+            "one step": {},
+            "two steps": {"redisbeater_one_commit": False},
+            "tracked": {"redisbeater_track_runs": True},
+        }[request.param]
+    )
     return Beat(make_app(broker_url=server.url(BROKER_DB), **settings), make_scheduler, broker)
 
 
@@ -375,6 +388,28 @@ def test_a_change_while_beat_runs_is_in_every_message(beat: Beat, monkeypatch: p
     assert beat.are_made(messages)
 
 
+def test_a_change_counts_for_entries_that_have_run_before(beat: Beat) -> None:
+    """The first message after it is that of an entry for which nothing changes."""
+
+    def both() -> dict[str, str]:
+        saved = [
+            save_due(beat.app, name, late=late, every=86_400.0, args=[text])
+            for name, late, text in (("short", 9.0, "y"), ("long", 8.0, "x" * 30))
+        ]
+        messages = beat.send(0)
+        for entry in saved:
+            entry.delete()
+        return {each["headers"]["periodic_task_name"]: each["headers"]["argsrepr"] for each in messages}
+
+    before = both()
+    beat.app.amqp.argsrepr_maxsize = 9
+
+    after = both()
+
+    assert after["short"] == before["short"] == "['y']"
+    assert len(after["long"]) < len(before["long"])
+
+
 def test_another_default_queue_gets_every_run(beat: Beat) -> None:
     beat.app.conf.task_default_queue = "other"
 
@@ -439,7 +474,7 @@ def test_a_deadline_counts_from_the_fire_time_of_each_run(
     server: Server,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    app = make_app(broker_url=server.url(BROKER_DB), redisbeater_track_runs=True)
+    app = make_app(broker_url=server.url(BROKER_DB), redisbeater_track_runs=True, **UNHURRIED)
     beat = Beat(app, make_scheduler, broker)
 
     messages = beat.send(10, deadline=3600)
