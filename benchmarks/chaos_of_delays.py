@@ -131,7 +131,7 @@ def of_beats(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         faults = Faults(cluster, arrivals.strike_at, rng)
         _do_faults(faults, rng, until=begins + options.seconds)
         with contextlib.suppress(AssertionError):  # the figures show it
-            wait_until(lambda: store.counts(0).waiting == 0, "the last delay", CATCH_UP_SECONDS)
+            wait_until(lambda: store.next_in() is None, "the last delay", CATCH_UP_SECONDS)
         cluster.end_beats()
         arrivals.end()
     late = sorted(arrivals.lateness)

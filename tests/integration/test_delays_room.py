@@ -102,6 +102,29 @@ def test_beat_sends_a_kept_task_when_it_is_due(
     assert [delay.id for delay in store.delays.list()] == ["later"]
 
 
+def test_the_events_and_signals_of_celery_are_sent_when_a_task_is_kept(
+    store: ScheduleStore, remind: Any, app: Celery, server: Any
+) -> None:
+    app.conf.task_send_sent_event = True
+    heard: list[str] = []
+
+    def hear(headers: Any, **_: Any) -> None:
+        heard.append(headers["id"])
+
+    events = server.client(1).pubsub()
+    events.psubscribe("*celeryev*")
+    assert events.get_message(timeout=30)["type"] == "psubscribe"
+    signals.before_task_publish.connect(hear)
+    try:
+        store.delays.add(remind.s(1), at=later(), id="a")
+    finally:
+        signals.before_task_publish.disconnect(hear)
+
+    assert heard == ["a"]
+    assert "task.sent" in str(events.get_message(timeout=30))
+    assert [delay.id for delay in store.delays.list()] == ["a"]
+
+
 def test_a_task_for_another_broker_than_that_of_beat_is_refused(
     store: ScheduleStore, remind: Any, client: redis.Redis, prefix: str
 ) -> None:

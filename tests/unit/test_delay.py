@@ -22,9 +22,13 @@ def text_of(**fields: Any) -> str:
     return json.dumps({**stored, **fields})
 
 
+def read(text: str, failure: str = "", at: datetime = NOW) -> Delay:
+    return Delay.read("a", at, text, failure, now=NOW, redact=("password",))
+
+
 def test_a_delay_says_what_its_message_says() -> None:
     failure = json.dumps({"error": "no queue", "since": 1_000.0, "tries": 3})
-    delay = Delay("a", NOW, text_of(), failure)
+    delay = read(text_of(), failure)
 
     assert (delay.task, delay.args, delay.kwargs, delay.queue, delay.by) == (
         "shop.remind",
@@ -41,17 +45,34 @@ def test_a_delay_says_what_its_message_says() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "5", "[]", '{"headers": 5, "kept": "soon", "by": null}', "[" * 100_000])
 def test_a_damaged_delay_says_nothing_and_raises_nothing(text: str) -> None:
-    delay = Delay("a", NOW, text, text)
+    delay = read(text, text)
 
     assert (delay.task, delay.args, delay.queue, delay.by, delay.error, delay.tries) == ("", "", "", "", "", 0)
     assert (delay.eta, delay.kept, delay.failing_since) == (None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "failure", "state"), [(1, "", WAITING), (0, "", LATE), (-9, "", LATE), (9, "{", FAILING)]
+    ("seconds", "failure", "state"),
+    [(9, "", WAITING), (0, "", WAITING), (-1, "", LATE), (-9, "", LATE), (9, "{", FAILING)],
 )
 def test_the_state_follows_from_score_and_failure(seconds: float, failure: str, state: str) -> None:
-    assert Delay("a", NOW + timedelta(seconds=seconds), text_of(), failure).state(NOW) == state
+    assert read(text_of(), failure, NOW + timedelta(seconds=seconds)).state == state
+
+
+@pytest.mark.parametrize(
+    ("fields", "call"),
+    [
+        ({}, "shop.remind(5)"),
+        ({"headers": {**HEADERS, "argsrepr": "()"}}, "shop.remind()"),
+        ({"headers": {**HEADERS, "kwargsrepr": "{'password': 'x1y2'}"}}, "shop.remind(5, {'password': '***'})"),
+        ({"headers": {"task": "t"}, "body": '[[5, "a"], {"password": "x1y2"}, {}]'}, "t(5, 'a', {'password': '***'})"),
+        ({"headers": {"task": "t"}, "body": "[5]"}, "t()"),
+        ({"headers": {"task": "t", "compression": "zlib"}, "body": '[["x"], {}, {}]'}, "t()"),
+        ({"headers": 5}, "?()"),
+    ],
+)
+def test_a_call_is_shown_without_its_secrets(fields: dict[str, Any], call: str) -> None:
+    assert read(text_of(**fields)).call == call
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,10 @@ class Capture(Producer):
         self.messages.append(_message(body, exchange, {**options}))
         return None
 
+    def disconnect(self) -> None:
+        """Close the connection that an event of Celery may have opened."""
+        self.connection.release()
+
 
 def _message(body: Any, exchange: str, options: dict[str, Any]) -> Message:
     for name in _OF_SENDING:

@@ -38,7 +38,7 @@ from redisbeater.display import printable_json, shown
 from redisbeater.editing.edit import Author
 from redisbeater.exceptions import DelayNotFound
 from redisbeater.management.delays.changing import DelayOutcome, cancel_delays, move_delays, new_eta
-from redisbeater.management.delays.found import DelayFilter, find_delays, read_delay
+from redisbeater.management.delays.found import DelayFilter, find_delays, read_delay, read_delays
 from redisbeater.model.delay import Delay
 from redisbeater.times import clock_words, date_words, read_duration, relative_words
 
@@ -218,12 +218,10 @@ def _selected(context: Context, ids: Sequence[str], wanted: DelayFilter, *, is_a
 def _show_selected(context: Context, ids: Sequence[str], done: str, *, as_json: bool) -> None:
     """Print which delays would be changed; end with exit code 2 if one of them is not there."""
     missing = 0
-    for delay_id in ids:
-        try:
-            delay = read_delay(context, delay_id)
-        except DelayNotFound as exc:
+    for delay_id, delay in read_delays(context, ids):
+        if delay is None:
             missing += 1
-            click.echo(f"Error: {shown(exc)}", err=True)
+            click.echo(f"Error: {shown(DelayNotFound(delay_id))}", err=True)
             continue
         facts = {"id": delay.id, "done": f"would be {done}", "at": delay.at.isoformat(), "task": delay.task}
         click.echo(printable_json(facts) if as_json else f"{shown(delay.id)}: would be {done}, {shown(delay.call)}")

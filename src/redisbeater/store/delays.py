@@ -221,22 +221,6 @@ class DelayStore:
             if score is not None and text is not None
         ]
 
-    def counts(self, late: float) -> DelayCounts:
-        """Return how many delays there are, and were due more than ``late`` seconds ago by the server's clock."""
-        key = self._keys.delays
-
-        def read(client: Any) -> Any:
-            seconds, microseconds = client.time()
-            pipeline = client.pipeline(transaction=False)
-            pipeline.zcard(key)
-            pipeline.zcount(key, "-inf", f"{seconds + microseconds / 1e6 - late:.6f}")
-            pipeline.hlen(self._keys.failing_delays)
-            pipeline.zrangebyscore(key, "-inf", "+inf", 0, 1, withscores=True)
-            return pipeline.execute()
-
-        waiting, late_ones, failing, first = unless_wrong_type(self._connection, read) or (0, 0, 0, [])
-        return DelayCounts(waiting, late_ones, failing, from_unix(first[0][1]) if first else None)
-
     def sender(self) -> str:
         """Return where the beat sends that leads; empty: no beat sends delays."""
         return str(unless_wrong_type(self._connection, lambda client: client.get(self._keys.delay_sender)) or "")

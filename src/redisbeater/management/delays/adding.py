@@ -36,7 +36,10 @@ def add_delay(context: Context, given: object, at: datetime, delay_id: str | Non
     signature = _checked_signature(app, given)
     wanted = _wanted_id(signature, delay_id)
     capture = Capture(app)
-    result: AsyncResult[Any] = signature.apply_async(task_id=wanted, eta=at, producer=capture)
+    try:
+        result: AsyncResult[Any] = signature.apply_async(task_id=wanted, eta=at, producer=capture)
+    finally:
+        capture.disconnect()
     message = _only_message(capture, wanted)
     _check_message(message, at)
     message = replace(message, kept=time.time(), by=Author.of().by)

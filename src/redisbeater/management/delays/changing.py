@@ -26,6 +26,9 @@ logger = get_logger(__name__)
 #: How often a delay is read again that others keep changing.
 MOST_TRIES = 5
 
+#: For how long Ctrl-C waits for a page: its results are stored one by one.
+PAGE_SECONDS = 10.0
+
 #: How many ids a line of the log has.
 MOST_LOGGED = 3
 
@@ -151,9 +154,10 @@ def _logged(
     changed = list[str]()
     try:
         for page in pages(list(dict.fromkeys(ids)), PAGE):
-            outcomes, error = _whole(change(page))
-            changed += [each.id for each in outcomes if each.error is None]
-            yield from outcomes
+            with deferred_signals(PAGE_SECONDS):  # Ctrl-C waits until what was cancelled is revoked, and told of
+                outcomes, error = _until_failure(change(page))
+                changed += [each.id for each in outcomes if each.error is None]
+                yield from outcomes
             if error is not None:
                 raise error
     finally:
@@ -162,14 +166,13 @@ def _logged(
             logger.info("delays %s by %s: %d", done, author.by, len(changed))
 
 
-def _whole(outcomes: Iterator[DelayOutcome]) -> tuple[list[DelayOutcome], StoreError | None]:
-    """Return the outcomes of a page until Redis failed, and how. Ctrl-C waits for it: all of them are cancelled."""
+def _until_failure(outcomes: Iterator[DelayOutcome]) -> tuple[list[DelayOutcome], StoreError | None]:
+    """Return the outcomes of a page until Redis failed, and its error."""
     done = list[DelayOutcome]()
-    with deferred_signals():
-        try:
-            done.extend(outcomes)
-        except StoreError as exc:
-            return done, exc
+    try:
+        done.extend(outcomes)
+    except StoreError as exc:
+        return done, exc
     return done, None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -12,7 +12,8 @@ from redisbeater.display import quoted
 from redisbeater.exceptions import DelayNotFound, WrongType
 from redisbeater.model.delay import Delay
 from redisbeater.model.passed_values import check_id
-from redisbeater.store.delays import DelayCounts, StoredDelay
+from redisbeater.store import pages
+from redisbeater.store.delays import PAGE, DelayCounts, StoredDelay
 
 #: The parts of a filter that are texts.
 _TEXTS = ("task", "queue", "args")
@@ -88,7 +89,7 @@ def next_ids(context: Context, start: str, limit: int) -> list[str]:
 
 def _counted(found: Iterator[StoredDelay], progress: Callable[[int], None] | None) -> Iterator[StoredDelay]:
     for number, each in enumerate(found, 1):
-        if progress is not None:
+        if progress is not None and number % PAGE == 0:
             progress(number)
         yield each
 
@@ -104,6 +105,14 @@ def read_delay(context: Context, delay_id: str) -> Delay:
     if found is None:
         raise DelayNotFound(delay_id)
     return shown_delay(context, found, context.redis.clock()[0])
+
+
+def read_delays(context: Context, ids: Sequence[str]) -> Iterator[tuple[str, Delay | None]]:
+    """Yield each of several ids with its delay, or None if there is none."""
+    now, _ = context.redis.clock()
+    for page in pages(ids, PAGE):
+        found = {each.id: shown_delay(context, each, now) for each in context.redis.delays.many(page)}
+        yield from ((delay_id, found.get(delay_id)) for delay_id in page)
 
 
 def shown_delay(context: Context, stored: StoredDelay, now: datetime) -> Delay:
