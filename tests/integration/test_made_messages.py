@@ -410,6 +410,25 @@ def test_a_change_counts_for_entries_that_have_run_before(beat: Beat) -> None:
     assert len(after["long"]) < len(before["long"])
 
 
+def test_a_queue_that_another_program_binds_later_gets_every_run(
+    app: Celery, make_scheduler: MakeScheduler, broker: redis.Redis
+) -> None:
+    topics = kombu.Exchange("topics", "topic")
+    app.conf.task_queues = [kombu.Queue("celery", topics, routing_key="celery")]
+    scheduler = make_scheduler(app)
+    for number in range(4):
+        save_due(app, f"before-{number}", every=86_400.0)
+        scheduler.tick()
+    with app.connection_for_write() as connection:
+        kombu.Queue("also", topics, routing_key="celery")(connection.default_channel).declare()
+
+    for number in range(4):
+        save_due(app, f"after-{number}", every=86_400.0)
+        scheduler.tick()
+
+    assert (broker.llen("celery"), broker.llen("also")) == (8, 4)
+
+
 def test_another_default_queue_gets_every_run(beat: Beat) -> None:
     beat.app.conf.task_default_queue = "other"
 
