@@ -123,8 +123,8 @@ class Delays:
             claim: the claim of this pass, which tells when the first delay is due.
             token: what the lock must hold; empty: there is no lock.
         """
-        if claim.next_delay is None or not claim.has_delays:
-            self.come_first = False
+        self.come_first = False
+        if not claim.has_delays:
             return claim
         following: datetime | None = None
         if host_seconds() >= self._refused_until:
