@@ -87,8 +87,9 @@ class Delays:
 
     def step(self) -> None:
         """Record what could not be recorded when it had left, and tell workers where this beat sends, if it is time."""
-        with self._beside_entries():
-            self._record()
+        if self._unrecorded:
+            with self._beside_entries():
+                self._record()
         if host_seconds() >= self._announce_at and self._place:
             self._announce_at = host_seconds() + ANNOUNCE_SECONDS
             with self._beside_entries():
