@@ -225,7 +225,7 @@ class DelayStore:
         ]
 
     def sender(self) -> str:
-        """Return where the beat sends that leads; empty: no beat sends delays."""
+        """Return where the beat sends that leads, or an empty text if no beat sends delays."""
         return str(unless_wrong_type(self._connection, lambda client: client.get(self._keys.delay_sender)) or "")
 
     def failing_ids(self, limit: int) -> list[str]:

@@ -185,7 +185,7 @@ def _log(context: Context, what: str, count: int, ids: Sequence[str], author: Au
 
 
 def new_eta(at: datetime | None, shift: timedelta | None) -> Callable[[StoredDelay], datetime]:
-    """Return what gives a delay another eta: one instant, or its own with a shift."""
+    """Return a function of the new eta of a delay: one instant, or its own with a shift."""
     if at is not None:
         return lambda _: at
     if shift is None:
