@@ -63,6 +63,9 @@ LONGEST_LIFE_SECONDS = 3.0
 #: After so many seconds the broker gives a message out again that was not acknowledged.
 VISIBILITY_SECONDS = 3
 
+#: How many messages are read at once.
+MOST_READ = 500
+
 #: How often the queue is looked at.
 LOOK_SECONDS = 0.02
 
@@ -100,7 +103,14 @@ class Arrivals:
 
     def _look(self) -> None:
         with self._connect() as client:
-            (seconds, microseconds), messages = client.pipeline().time().lrange("celery", 0, -1 - self._seen).execute()
+            while self._look_at_some(client) == MOST_READ:
+                pass
+
+    def _look_at_some(self, client: Any) -> int:
+        """Read the oldest messages that were not seen yet, which stand last, and return their number."""
+        oldest = -1 - self._seen
+        pipeline = client.pipeline().time().lrange("celery", oldest - MOST_READ + 1, oldest)
+        (seconds, microseconds), messages = pipeline.execute()
         for text in messages[::-1]:
             task_id = json.loads(text)["headers"]["id"]
             self.times[task_id] += 1
@@ -112,6 +122,7 @@ class Arrivals:
         if self._strike is not None and self._seen >= self._after:
             strike, self._strike = self._strike, None
             strike(0)
+        return len(messages)
 
 
 def of_beats(options: argparse.Namespace, folder: Path) -> dict[str, Any]:

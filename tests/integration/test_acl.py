@@ -33,6 +33,9 @@ LINE, SENTINEL_LINE = (shlex.split(line) for line in re.findall(r"ACL SETUSER .*
 RIGHTS = [word for word in LINE if word.startswith("+")]
 ON_A_CLUSTER = re.findall(r"``(\+cluster.*?)``", PAGE)[0].split()
 
+#: A message that the schedule keeps, which has no headers worth mentioning.
+DELAY = '{"body": "[[], {}, {}]", "type": "application/json", "headers": {}, "key": "celery"}'
+
 #: Where the documentation's examples have the default.
 PREFIX, CLUSTER_PREFIX = "redisbeater:", "{redisbeater}:"
 
@@ -74,7 +77,11 @@ class Workout:
         save_due(self.app, "report")
         self.admin.hset(self.keys.entry("broken"), "definition", "{")
         self.admin.zadd(self.keys.schedule, {self.keys.entry("broken"): 0, self.keys.entry("gone"): 0})
+        for task_id, text in (("damaged", "{"), ("delay", DELAY)):
+            self.admin.hset(self.keys.delay_messages, task_id, text)
+            self.admin.zadd(self.keys.delays, {task_id: 1})
         wait_until(lambda: scheduler.tick() == 0 and stored(self.app, "report").total_run_count, "its run")
+        assert self.admin.hkeys(self.keys.delay_messages) == self.admin.hkeys(self.keys.failing_delays) == ["damaged"]
 
     def _edit(self) -> None:
         entry = stored(self.app, "report")

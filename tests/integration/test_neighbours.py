@@ -272,7 +272,9 @@ def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celer
         store.restore("b:old")
 
 
-@pytest.mark.parametrize("name", ["b::broken", "b::deleted:foo", "a:b::log:x", "b::run:1", "b::undo:1", "b::current"])
+@pytest.mark.parametrize(
+    "name", ["b::broken", "b::deleted:foo", "a:b::log:x", "b::run:1", "b::undo:1", "b::current", "b::delays"]
+)
 def test_a_name_that_would_be_a_key_of_a_schedule_itself_is_refused(app: Celery, name: str) -> None:
     with pytest.raises(InvalidEntry, match="a key of a schedule itself"):
         ScheduleStore(app).create(name, "proj.work", 60)

@@ -267,13 +267,14 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
         ":log:broken": "list",
         ":log:report": "list",
         ":log:static": "list",
+        ":delays:sender": "string",
         "static": "hash",
         "report": "hash",
         "broken": "hash",
     }
 
 
-def test_only_the_lock_and_answers_expire(
+def test_only_the_lock_answers_and_where_beat_sends_expire(
     scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str
 ) -> None:
     save_due(app, "report")
@@ -281,7 +282,8 @@ def test_only_the_lock_and_answers_expire(
     run_due(scheduler)
 
     answers = set(client.scan_iter(f"{prefix}:answer:*"))
-    assert {key for key in client.scan_iter(f"{prefix}*") if client.pttl(key) >= 0} == {f"{prefix}:lock", *answers}
+    others = {f"{prefix}:lock", f"{prefix}:delays:sender"}
+    assert {key for key in client.scan_iter(f"{prefix}*") if client.pttl(key) >= 0} == {*others, *answers}
     assert answers
     assert all(0 < client.ttl(key) <= 60 for key in answers)
 

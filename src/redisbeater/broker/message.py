@@ -220,7 +220,8 @@ def place_of(connection: Any) -> str:
 def _host_of(connection: Any) -> str:
     # Not connection.info(), which logs where the host is not named.
     kind, host = connection.transport.driver_type, str(connection.hostname or "localhost")
-    port = connection.port or connection.transport.default_connection_params.get("port") or ""
+    defaults = getattr(connection.transport, "default_connection_params", None) or {}
+    port = connection.port or defaults.get("port") or ""
     if "://" in host:  # a whole URL, as some transports take it, which may hold a password
         host = hashlib.sha256(host.encode()).hexdigest()[:16]
     database = str(connection.virtual_host or "").strip("/") or ("0" if kind == "redis" else "")

@@ -87,8 +87,9 @@ class Delays:
 
     def step(self) -> None:
         """Record what could not be recorded when it had left, and tell workers where this beat sends, if it is time."""
-        with self._beside_entries():
-            self._record()
+        if self._unrecorded:
+            with self._beside_entries():
+                self._record()
         if host_seconds() >= self._announce_at and self._place:
             self._announce_at = host_seconds() + ANNOUNCE_SECONDS
             with self._beside_entries():
@@ -123,8 +124,8 @@ class Delays:
             claim: the claim of this pass, which tells when the first delay is due.
             token: what the lock must hold; empty: there is no lock.
         """
-        if claim.next_delay is None or not claim.has_delays:
-            self.come_first = False
+        self.come_first = False
+        if not claim.has_delays:
             return claim
         following: datetime | None = None
         if host_seconds() >= self._refused_until:

@@ -297,8 +297,9 @@ class DelayStore:
                 row["delay"] = item.delay
             elif item.push:
                 row["push"], place = places_of(item.push, place)
-        key, database = proof or ("", 0)
-        args = [taken.ends, json.dumps(rows, ensure_ascii=False), key, str(database), str(self._connection.database)]
+        # A cluster has no databases, and no proof.
+        places = [proof[0], str(proof[1]), str(self._connection.database)] if proof else [""] * 3
+        args = [taken.ends, json.dumps(rows, ensure_ascii=False), *places]
         commands = chain.from_iterable(chain.from_iterable(item.push for item in outcomes if item.leaves))
         reply = json.loads(self._connection.run("delays/commit", self._own, [*args, *commands]))
         return {outcomes[int(position)].id: said for position, said in reply.items()}

@@ -156,9 +156,7 @@ class Keys:
         self.delay_sender = f"{prefix}:delays:sender"
         self.events = f"{prefix}:events"
         #: The keys of incidents and delays, without which beat does all of its other work.
-        self.newer = (
-            self.incidents, self.current, self.delays, self.delay_messages, self.failing_delays, self.delay_sender
-        )  # fmt: skip
+        self.newer = (self.incidents, self.current, self.delays, self.delay_messages, self.failing_delays)
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)
