@@ -120,7 +120,6 @@ def use_rooms(store: ScheduleStore) -> Run:
     store.incidents.acknowledge("1", note="seen")
     store.incidents.acknowledge(1)  # error
     store.delays.add(work.s("a"), at=NEW_YEAR, id="a").get()
-    store.delays.add(work.s("a"), NEW_YEAR)  # error
     store.delays.add(work.s("a"))  # error
     for delay in store.delays.list(task="proj.work", args="a", before=NEW_YEAR, limit=5):
         store.delays.move([delay.id], shift=MINUTE, note="later", by="me")
