@@ -32,6 +32,7 @@ from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing, Score
 from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
+from redisbeater.store.delays import DelayCounts
 from redisbeater.store.server import ServerFacts
 
 __all__ = (
@@ -48,6 +49,7 @@ __all__ = (
     "Bulk",
     "Changes",
     "Delay",
+    "DelayCounts",
     "DelayOutcome",
     "Delays",
     "Edit",
