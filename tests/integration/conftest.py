@@ -71,6 +71,14 @@ def let_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.fixture
+def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave Celery's signals about messages without the receivers of earlier tests of this process."""
+    for signal in (celery_signals.before_task_publish, celery_signals.after_task_publish, celery_signals.task_sent):
+        monkeypatch.setattr(signal, "receivers", [])
+        signal.sender_receivers_cache.clear()
+
+
+@pytest.fixture
 def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make calls give up soon, for tests that need several of them to fail."""
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)

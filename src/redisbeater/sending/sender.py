@@ -64,11 +64,6 @@ def _note_execution(task_id: Any = "", task: Any = None, **_: Any) -> None:
         leaving.append(_Message(str(task_id), str(getattr(task, "name", ""))))
 
 
-def is_of_sender(receiver: Any) -> bool:
-    """Return whether a receiver of a signal is one of these, which do nothing while no run is being sent."""
-    return receiver in (_let_one_report, _note_message, _note_execution)
-
-
 def _listen() -> None:
     """Let Celery tell what leaves; further calls add nothing."""
     before_task_publish.connect(_let_one_report, weak=False, dispatch_uid=__name__)

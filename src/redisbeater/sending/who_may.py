@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from celery import Celery, Task
@@ -21,7 +22,6 @@ from redisbeater.broker.own_code import (
     is_kombus_producer,
     is_own,
 )
-from redisbeater.sending.sender import is_of_sender
 
 
 class Way(NamedTuple):
@@ -62,12 +62,19 @@ class Condition(NamedTuple):
 _SIGNALS = ("before_task_publish", "after_task_publish", "task_sent")
 
 
+def _is_ours(receiver: Any) -> bool:
+    """Return whether a receiver is this package's, which wants nothing of these messages."""
+    if type(receiver) is not FunctionType:  # by its type, as some wrappers say that they are of another class
+        return False
+    return str(receiver.__globals__.get("__name__", "")).startswith("redisbeater.")
+
+
 def _have_no_receivers(_: Way) -> bool:
-    """Return whether nobody listens but our own sender, to those runs that it sends Celery's way."""
+    """Return whether nobody listens but this package itself."""
     signals = [getattr(celery_signals, name) for name in _SIGNALS]
     return all(
         is_own(signal, "send", "celery.utils.dispatch.signal")
-        and all(is_of_sender(receiver) for _, receiver in signal.receivers)
+        and all(_is_ours(receiver) for _, receiver in signal.receivers)
         for signal in signals
     )
 

@@ -7,12 +7,14 @@ import random
 from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import wraps
 from typing import Any, NamedTuple
 
 import kombu
 import pytest
 from celery import Celery
 from celery.result import denied_join_result
+from celery.signals import before_task_publish
 from due import ago
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,11 +28,14 @@ from redisbeater.dispatch.job import Job
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
+from redisbeater.runs.receivers import on_publish
 from redisbeater.sending.sender import Sender
 from redisbeater.sending.template import PlainRun, Templates
+from redisbeater.sending.who_may import OF_BATCH
 from redisbeater.store import ClaimedEntry
 
 pytestmark = [
+    pytest.mark.usefixtures("nobody_listens"),
     pytest.mark.one_server,
     pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once"),
 ]
@@ -275,3 +280,13 @@ def test_each_of_several_fire_times_tells_the_one_before(make_site: Callable[...
     runs = site.runs(entry, number=7, first=first)
     assert [site.check(run) for run in runs][2:] == [True] * (5 - first)
     assert [run.previous for run in runs[1:]] == [run.last_run_at for run in runs[:-1]]
+
+
+def test_what_this_package_listens_to_leaves_runs_to_templates() -> None:
+    condition = next(each for each in OF_BATCH if each.name == "signals")
+
+    before_task_publish.connect(on_publish, weak=False)
+    assert condition.is_met(None)
+
+    before_task_publish.connect(wraps(on_publish)(lambda **_: None), weak=False)
+    assert not condition.is_met(None)

@@ -79,8 +79,9 @@ end
 -- Return what is recorded of a run: its fire time and, where no record of runs says how late it left, the seconds if it
 -- was more than one. The run belongs to this claim if its fire time is not before the claimed one.
 local function recorded(fire_time, claimed)
-  local late = runs == '' and fire_time and number_of(now) - number_of(fire_time) or 0
-  if late <= 1 or not claimed or number_of(fire_time) < claimed then return fire_time end
+  local at = runs == '' and fire_time and number_of(fire_time) -- nil where it stays as it was, with its seconds
+  local late = at and number_of(now) - at or 0
+  if late <= 1 or not claimed or at < claimed then return fire_time end
   return string.format('%s %d', fire_time, math.floor(late + 0.5))
 end
 
