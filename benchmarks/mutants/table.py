@@ -1177,7 +1177,7 @@ DELAYS = (
         old="if tonumber(redis.call('ZSCORE', delays, new.id) or '') ~= tonumber(ends) then return {gone = true} end",
         new="",
         harm="A delay that was moved or cancelled, or that another beat has sent, leaves once more.",
-        first=("integration/rooms/test_delays.py",),
+        first=("integration/rooms/test_delays_in_redis.py",),
     ),
     Mutant(
         name="delay-is-taken-without-lock",
@@ -1185,7 +1185,7 @@ DELAYS = (
         old="if token ~= '' and text_at(lock) ~= token then return {'FENCED'} end",
         new="",
         harm="A deposed leader takes delays, which are late until its lease ends.",
-        first=("integration/rooms/test_delays.py",),
+        first=("integration/rooms/test_delays_in_redis.py",),
     ),
     Mutant(
         name="delay-is-kept-again-when-it-is-near",
@@ -1193,7 +1193,7 @@ DELAYS = (
         old="if tonumber(near) >= 0 and tonumber(eta) <= server_time() + near then return 'NEAR' end",
         new="",
         harm="A worker whose clock is behind keeps again what beat has just sent, for ever.",
-        first=("integration/rooms/test_delays.py",),
+        first=("integration/rooms/test_delays_in_redis.py",),
     ),
     Mutant(
         name="delay-of-another-broker-is-kept",
@@ -1201,7 +1201,7 @@ DELAYS = (
         old="if other and other ~= broker then return other end",
         new="",
         harm="Beat sends a task to a broker of which no worker reads.",
-        first=("integration/rooms/test_delays.py",),
+        first=("integration/rooms/test_delays_in_redis.py",),
     ),
     Mutant(
         name="message-is-acknowledged-before-it-is-kept",
@@ -1257,7 +1257,7 @@ DELAYS = (
         old="                if following == 0.0:\n",
         new="                if False:\n",
         harm="Who pauses the entries holds the retries of all tasks as well.",
-        first=("integration/rooms/test_delays.py",),
+        first=("integration/rooms/test_delays_in_redis.py",),
     ),
 )
 

@@ -27,7 +27,7 @@ def test_each_act_passes_functions_files_and_rooms(server: Server) -> None:
     found = json.loads(printed(server, "--json"))
 
     assert list(found) == ["save", "change", "tick", "idle", "update", "page"]
-    assert found["save"]["trips"] == 2
+    assert found["save"]["trips"] == 1
     assert found["tick"]["trips"] == found["idle"]["trips"] + 1
     for figures in found.values():
         assert figures["calls"] >= figures["functions"] > figures["files"] > figures["rooms"] > 1
