@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_server
 OFF = re.compile(r"^Updates off since \d\d:\d\d:\d\d UTC - resume$")
 
 #: How often a change may be slow on a busy machine before it counts.
-TRIES = 5
+TRIES = 15
 
 #: Note how many rows the keys are at, after each change of the rows.
 WATCH_CURRENT = """() => { window.currentRows = [document.querySelectorAll("tr.current").length];
