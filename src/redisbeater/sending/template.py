@@ -402,11 +402,20 @@ class Filling:
             template = None if shape is None else self._templates.find(shape)
             if template is None or template.token is not token:
                 return None
-            texts = self._texts(run)
+            texts = self._kept_texts(run, token)
             if texts is None:
                 return None
             ready = run.kept[place] = texts._replace(template=template)
         return ready
+
+    def _kept_texts(self, run: PlainRun, token: Token) -> Ready | None:
+        """Return the texts of an entry, made once as long as the same holds for its task."""
+        made_for, texts = run.kept.get("texts", (None, None))
+        if made_for is not token:
+            texts = self._texts(run)
+            run.kept["texts"] = token, texts
+        found: Ready | None = texts
+        return found
 
     def _token(self, task: str) -> Token | None:
         if task not in self._tokens:
