@@ -167,6 +167,7 @@ def prefix() -> str:
 def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
     """A plain client of the schedule's database; fails the test if it leaves a key that the wire format has not."""
     client = server.client(SCHEDULE_DB)
+    _empty(server)  # of what a test without this fixture has left
     yield client
     try:
         keys = list(client.scan_iter(count=1000))
@@ -175,9 +176,14 @@ def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
                 pipe.type(key)
             unknown = [key for key, kind in zip(keys, pipe.execute()) if not _is_known(kind, key, prefix)]
     finally:
-        for db in (SCHEDULE_DB, BROKER_DB):
-            server.client(db).flushdb()
+        _empty(server)
     assert not unknown, f"the test left unknown keys: {unknown}"
+
+
+def _empty(server: Server) -> None:
+    for db in (SCHEDULE_DB, BROKER_DB):
+        with server.client(db) as client:
+            client.flushdb()
 
 
 def _is_known(kind: str, key: str, prefix: str) -> bool:
