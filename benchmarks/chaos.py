@@ -5,10 +5,12 @@
     python benchmarks/chaos.py --kills 1000 --json chaos.json
     python benchmarks/chaos.py --kills 1000 --track-runs --most-minutes 45
     python benchmarks/chaos.py --kills 1000 --one-server   # schedule and broker are one server: no message twice
+    python benchmarks/chaos.py --kills 200 --rabbitmq      # the broker is RabbitMQ
     python benchmarks/chaos.py --faults kill,pause,failover    # the schedule behind Sentinels
 
 The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker, or, with
-``--one-server``, one is both: then a second message for a fire time is a problem. The fire times of every entry are
+``--one-server``, one is both: then a second message for a fire time is a problem. With ``--rabbitmq`` the broker is a
+node of RabbitMQ. The fire times of every entry are
 computed from its definition alone. They must equal the runs that arrived at the broker plus those that are recorded as
 skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that they began and ended, as
 workers would: each record must have its run, a success stays one, and nothing is kept for ever.
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
     rng = random.Random(options.seed)
     began_at = time.monotonic()
     cluster = Cluster(programs()[0], folder, _shape(options))
-    with cluster, Inbox(cluster.broker) as inbox:
+    with cluster, Inbox(cluster.archive) as inbox:
         roster = Roster(cluster.app(), rng)
         roster.create(options.entries)
         reporter = _start_reporter(cluster, inbox, options) if options.track_runs else None
@@ -123,6 +125,7 @@ def _shape(options: argparse.Namespace) -> Shape:
         has_proxies="cut" in options.faults,
         has_replica="failover" in options.faults,
         is_one_server=options.one_server,
+        has_rabbitmq=options.rabbitmq,
         tracks_runs=options.track_runs,
         has_few_rights=options.few_rights,
     )
@@ -150,7 +153,9 @@ def _options() -> argparse.Namespace:
         default=True,
         help="run one leader, or let all beats send (default: --lock)",
     )
-    parser.add_argument("--one-server", action="store_true", help="one server is schedule and broker: no repeats")
+    brokers = parser.add_mutually_exclusive_group()
+    brokers.add_argument("--one-server", action="store_true", help="one server is schedule and broker: no repeats")
+    brokers.add_argument("--rabbitmq", action="store_true", help="the broker is RabbitMQ")
     parser.add_argument(
         "--few-rights", action="store_true", help="the beats may not trim logs: needs cut among --faults"
     )

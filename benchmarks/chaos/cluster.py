@@ -17,6 +17,7 @@ from support.servers import Program
 
 from chaos.beats import Beat
 from chaos.health import Watch
+from chaos.rabbit import RabbitServer
 from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
 
@@ -54,6 +55,8 @@ class Shape:
     has_replica: bool
     #: Whether the schedule's server is the broker, too.
     is_one_server: bool = False
+    #: Whether the broker is RabbitMQ.
+    has_rabbitmq: bool = False
     tracks_runs: bool = False
     #: Whether the beats' user of the schedule lacks rights to what is recorded of a run.
     has_few_rights: bool = False
@@ -85,11 +88,16 @@ class Cluster:
             if self._shape.has_replica
             else self._run(DurableServer(self._program, self._folder / "schedule"))
         )
-        self.broker = (
+        #: Where messages arrive in the end.
+        self.archive = (
             self.schedule
             if self._shape.is_one_server
             else self._run(DurableServer(self._program, self._folder / "broker"))
         )
+        self.broker: DurableServer | ReplicatedServer | RabbitServer = self.archive
+        if self._shape.has_rabbitmq:
+            assert isinstance(self.archive, DurableServer)
+            self.broker = self._stack.enter_context(RabbitServer(self.archive))
         (self._folder / "proj.py").write_text(SOURCE)
         self.places = [self._place(f"beat-{number}") for number in range(self._shape.beats)]
         return self
@@ -144,9 +152,14 @@ class Cluster:
         environment = {"CHAOS_SETTINGS": json.dumps(self._settings(schedule, broker))}
         return Place(Beat(name, self._folder, environment, self.watch), schedule, broker)
 
-    def _proxy(self, server: DurableServer | ReplicatedServer) -> Proxy | None:
+    def drain(self) -> None:
+        """Wait until the archive has all messages that reached the broker."""
+        if isinstance(self.broker, RabbitServer):
+            self.broker.drain()
+
+    def _proxy(self, server: DurableServer | ReplicatedServer | RabbitServer) -> Proxy | None:
         # Sentinels give out the real address of the server, so a proxy cannot cut it off.
-        if isinstance(server, DurableServer) and self._shape.has_proxies:
+        if not isinstance(server, ReplicatedServer) and self._shape.has_proxies:
             return self._stack.enter_context(Proxy(server.port))
         return None
 
@@ -164,7 +177,8 @@ class Cluster:
             "result_expires": None,
         }
         if broker:
-            settings["broker_url"] = _url(broker)
+            rabbit = self.broker
+            settings["broker_url"] = rabbit.url(broker.port) if isinstance(rabbit, RabbitServer) else _url(broker)
         if schedule:
             settings["redisbeater_redis_url"] = _url(schedule, "beat:secret@" if self._shape.has_few_rights else "")
         if self._shape.tracks_runs:

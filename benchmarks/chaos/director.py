@@ -82,6 +82,7 @@ class Director:
         with contextlib.suppress(AssertionError):  # the audit shows it
             wait_until(self._roster.has_judged, "beats to judge lost runs", CATCH_UP_TIMEOUT_SECONDS)
         self._cluster.end_beats()
+        self._cluster.drain()
         self._inbox.drain()
 
     def _is_over(self) -> bool:

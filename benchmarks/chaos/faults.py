@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from support.proxy import Proxy
 
 from chaos.cluster import Cluster, Place
 from chaos.health import SERVERS
+from chaos.rabbit import RabbitServer
 from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
 
@@ -61,8 +63,11 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 4.0
 #: The longest delay of each piece of data on a slow connection.
 LONGEST_DELAY_SECONDS = 0.3
 
-#: The commands that beats send to the schedule's server and to the broker.
-SCRIPT, PUBLISH = b"EVALSHA", b"LPUSH"
+#: The commands that beats send to the schedule's server and to the broker; to RabbitMQ, the method's class and number.
+SCRIPT, PUBLISH, BASIC_PUBLISH = b"EVALSHA", b"LPUSH", b"\x00\x3c\x00\x28"
+
+
+AnyServer: TypeAlias = "DurableServer | ReplicatedServer | RabbitServer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +77,7 @@ class Undo:
     at: float
     end: Callable[[], None]
     #: The server that is down until then.
-    server: DurableServer | ReplicatedServer | None = None
+    server: AnyServer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +108,8 @@ class Faults:
         if fault == "hang" and self._rng.random() < SCRIPT_FLUSH_SHARE:
             self._forget_scripts()
             return None
-        server = self._cluster.broker if fault == "broker" else self._cluster.schedule
-        return self._stop_server(server, "broker" if fault == "broker" else "schedule", self._rng.choice(WAYS[fault]))
+        server, name = (self._cluster.broker, "broker") if fault == "broker" else (self._cluster.schedule, "schedule")
+        return self._stop_server(server, name, self._rng.choice(WAYS[fault]))
 
     def _hit(self, victim: Place, fault: str) -> Undo | None:
         if fault == "cut":
@@ -161,7 +166,8 @@ class Faults:
 
     def _cut(self, place: Place) -> Undo | None:
         is_broker = place.schedule is None or self._rng.random() < 0.5
-        proxy, request = (place.broker, PUBLISH) if is_broker else (place.schedule, SCRIPT)
+        publish = BASIC_PUBLISH if isinstance(self._cluster.broker, RabbitServer) else PUBLISH
+        proxy, request = (place.broker, publish) if is_broker else (place.schedule, SCRIPT)
         assert proxy is not None, "connections are cut only in a cluster with proxies"
         self._rng.choice(_CUTS)(proxy, request, self._rng)
         self.tally["cut from the broker" if is_broker else "cut from the schedule"] += 1
@@ -179,7 +185,7 @@ class Faults:
             client.script_flush()
         self.tally["scripts forgotten"] += 1
 
-    def _stop_server(self, server: DurableServer | ReplicatedServer, name: str, way: str) -> Undo:
+    def _stop_server(self, server: AnyServer, name: str, way: str) -> Undo:
         self._cluster.watch.down(SERVERS, name)
         stop, start = {
             "killed": (server.kill, server.start),

@@ -65,6 +65,18 @@ class RabbitMQ:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(15)
 
+    def pause(self) -> None:
+        """Stop it as a machine that hangs would."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after :meth:`pause`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
+
     def control(self, *arguments: str) -> None:
         """Run ``rabbitmqctl``; it takes some seconds."""
         command = [program("rabbitmqctl") or "rabbitmqctl", *arguments]
