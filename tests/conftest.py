@@ -173,7 +173,7 @@ def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
 def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
-    texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause"), "string")
+    texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause", "passed"), "string")
     ours = {
         "schedule": "zset",
         "failing": "zset",
@@ -185,6 +185,7 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
         "active": "zset",
         "resend": "zset",
         **dict.fromkeys(("waiting", "failed", "unstable", "failures", "incidents"), "zset"),
+        **dict.fromkeys(("open", "promises", "releases"), "zset"),
         **texts,
     }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}

@@ -17,6 +17,7 @@ OWN_KEYS = (
     *("applications", "deleted", "beats", "pause", "run", "payload", "runs", "active", "resend", "totals"),
     *("waiting", "failed", "unstable", "failures", "traceback", "minutes", "zone-rules"),
     *("incidents", "current", "incident", "trigger", "logout", "undo"),
+    *("open", "promises", "passed", "releases"),
 )
 
 #: A name like this would be a key of a schedule whose prefix is longer.

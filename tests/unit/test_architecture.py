@@ -57,7 +57,7 @@ NARROW_ROOMS = {
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
     "runs": GROUND | {"config", "model", "store", "context"},
-    "store": GROUND | {"config", "model.incident", "model.meta", "model.log_line", "model.run"},
+    "store": GROUND | {"config", "model.incident", "model.incident_rules", "model.meta", "model.log_line", "model.run"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.

@@ -65,7 +65,7 @@ class Loss:
             self._refused(exc)
 
     def _compare(self, *, leads: bool) -> None:
-        seen, before = self._redis.incidents.look(), self._before
+        seen, before = self._redis.incidents.seen(), self._before
         if seen is None:
             return
         if before.identity and seen.identity != before.identity and seen.entries < before.entries:

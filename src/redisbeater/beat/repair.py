@@ -96,6 +96,10 @@ class ForeignKeys:
             keys.totals: "runs are not counted by task",
             keys.incidents: "incidents are not listed",
             keys.current: "it is not recorded when the schedule is lost",
+            keys.open_incidents: "open incidents are not listed, nor told of",
+            keys.promises: "no finish_within is watched",
+            keys.passed: "it is not noticed when no beat has run for a while",
+            keys.releases: "releases are not listed",
         }
 
     def check(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import math
 import traceback
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -448,6 +450,19 @@ def traceback_text(error: BaseException, secrets: Iterable[str] = ()) -> str:
         return ""
     text = "\n\n".join(parts)
     return text if len(text) <= MOST_TRACEBACK else f"...\n{text[-MOST_TRACEBACK:].partition(chr(10))[2]}"
+
+
+def packed_traceback(text: str) -> str:
+    """Return a traceback as it is stored; empty for none."""
+    return b85encode(zlib.compress(text.encode(errors="replace"))).decode() if text else ""
+
+
+def unpacked_traceback(stored: str) -> str:
+    """Return a traceback as people read it; empty where another program wrote what is stored."""
+    try:
+        return zlib.decompressobj().decompress(b85decode(stored), 4 * MOST_TRACEBACK).decode(errors="replace")
+    except (ValueError, zlib.error):
+        return ""
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -105,6 +105,8 @@ class Claim:
     zone: str = ""
     #: When beat is to send the next run that ``RunStore.take()`` returns; None: there is none.
     next_resend: datetime | None = None
+    #: When a beat claimed before, where this claim has carried the line of its beat; None: it has not, or none has.
+    passed: datetime | None = None
 
     @property
     def ends_at(self) -> float:

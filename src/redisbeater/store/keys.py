@@ -56,6 +56,11 @@ key                type         members                                         
 ``P:incidents``    sorted set   id of an incident -> when it was opened                               none
 ``P:current``      hash         kind, blank, entry -> id of the incident that is open, or ended within    none
                                 ten minutes; ``identity`` -> the identity that a backup gave back
+``P:open``         sorted set   kind, blank, entry -> when that incident was opened, negative once somebody      none
+                                has acknowledged it
+``P:promises``     sorted set   entry key -> until when a run is to end well, with ``finish_within``   none
+``P:passed``       string       when a beat that writes incidents claimed last                        none
+``P:releases``     sorted set   release of the code of workers -> when it was reported first, 50 of them  none
 ``P:trigger:<id>`` hash         what was triggered with a task id that its caller has chosen, and whether it   a day
                                 was sent
 ``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
@@ -140,9 +145,20 @@ class Keys:
         self.totals = f"{prefix}:totals"
         self.incidents = f"{prefix}:incidents"
         self.current = f"{prefix}:current"
+        self.open_incidents = f"{prefix}:open"
+        self.promises = f"{prefix}:promises"
+        self.passed = f"{prefix}:passed"
+        self.releases = f"{prefix}:releases"
         self.events = f"{prefix}:events"
         #: The keys of incidents, without which beat does all of its other work.
-        self.of_incidents = (self.incidents, self.current)
+        self.of_incidents = (
+            self.incidents,
+            self.current,
+            self.open_incidents,
+            self.promises,
+            self.passed,
+            self.releases,
+        )
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)
@@ -204,6 +220,10 @@ class Keys:
             self.totals: "hash",
             self.incidents: "zset",
             self.current: "hash",
+            self.open_incidents: "zset",
+            self.promises: "zset",
+            self.passed: "string",
+            self.releases: "zset",
         }
 
     def log_of(self, name: str) -> str:
@@ -257,7 +277,8 @@ class Keys:
     def of_claim(self, claim_id: str) -> list[str]:
         """Return the keys that a claim needs besides those of entries."""
         zones = [self.zone, self.zone_before]
-        return [self.schedule, self.lock, self.id, self.receipt(claim_id), self.format, *zones, self.beats, self.pause]
+        ours = [self.schedule, self.lock, self.id, self.receipt(claim_id), self.format, *zones, self.beats, self.pause]
+        return [*ours, self.passed]
 
     def answer(self, call_id: str) -> str:
         """Return the key that holds what one call has answered."""

@@ -18,8 +18,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-import zlib
-from base64 import b85decode, b85encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +32,6 @@ from redisbeater.model.log_line import line_text
 from redisbeater.model.run import (
     COUNTED,
     FAILED,
-    MOST_TRACEBACK,
     WAITS_AFTER,
     NewRun,
     Payload,
@@ -42,9 +39,11 @@ from redisbeater.model.run import (
     RunBrief,
     RunCounts,
     State,
+    packed_traceback,
     process_of,
     read_count,
     stored_time,
+    unpacked_traceback,
 )
 from redisbeater.store.claim import FIRST_OF_MESSAGES, Messages, places_of
 from redisbeater.store.connection import Connection, unless_wrong_type
@@ -291,7 +290,7 @@ class RunStore:
         terms = [*self._terms, execution.holder, str(execution.attempt), state.value, self._wait]
         times = ["" if each is None else f"{max(each, 0.0):.6f}" for each in (retry_in, seconds)]
         texts = [_json(fields), _json(execution.to_first_fields())]
-        packed = b85encode(zlib.compress(traceback.encode(errors="replace"))).decode() if traceback else ""
+        packed = packed_traceback(traceback)
         word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts, str(execution.step), packed])
         return word
 
@@ -468,11 +467,7 @@ class RunStore:
         """Return where the error of a run was raised; empty where that is not kept."""
         key = self._keys.traceback_of(run_id)
         stored = unless_wrong_type(self._connection, lambda client: client.getrange(key, 0, MOST_PACKED - 1))
-        try:
-            packed = b85decode(stored or "")
-            return zlib.decompressobj().decompress(packed, 4 * MOST_TRACEBACK).decode(errors="replace")
-        except (ValueError, zlib.error):  # another program wrote it
-            return ""
+        return unpacked_traceback(stored or "")
 
     def find(self, start: str, limit: int = 20) -> FoundRuns:
         """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds.

@@ -61,7 +61,7 @@ from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys
 from redisbeater.store.runs import RunStore
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
 from redisbeater.store.snapshot import Change, Snapshot, changes_as_json
-from redisbeater.times import from_unix
+from redisbeater.times import from_unix, instant_of
 
 
 class Identity:
@@ -186,7 +186,7 @@ class RedisSchedule:
         self.triggers = TriggerKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
-        self.incidents = IncidentKeys(self._connection, self.keys)
+        self.incidents = IncidentKeys(self._connection, self.keys, config.incident_days, config.log_limit)
         self.runs = RunStore(self._connection, self.keys, config)
 
     # What beat does with due entries
@@ -213,7 +213,7 @@ class RedisSchedule:
         newest = 0 if oldest_only else limit // 4
         terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix]
         try:
-            outcome, text = self._connection.run(
+            outcome, text, *times = self._connection.run(
                 "claim",
                 self.keys.of_claim(claim_id),
                 [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line, *self.runs.claim_terms],
@@ -230,7 +230,8 @@ class RedisSchedule:
         if outcome == "REPLANNING":
             raise ZoneChanging("the time zone of the schedule has changed, and its fire times are planned again")
         if outcome == "PAUSED":
-            raise SchedulePaused(None if int(text) < 0 else int(text) / 1000)
+            passed = (before, from_unix(times[0])) if len(times) > 1 and (before := instant_of(times[1])) else None
+            raise SchedulePaused(None if int(text) < 0 else int(text) / 1000, passed)
         reply = json.loads(text)
         removed, misnamed = self._settled(reply["missing"])
         next_look, next_resend = reply.get("next_look"), reply.get("next_resend")
@@ -246,6 +247,7 @@ class RedisSchedule:
             misnamed=misnamed,
             zone=reply["zone"],
             next_resend=from_unix(next_resend) if next_resend else None,
+            passed=instant_of(reply.get("passed")),
         )
 
     def _undo_lost_claims(self) -> None:

@@ -26,6 +26,7 @@
 -- KEYS[7] before     string: the zone before it, without a time to live while their fire times are planned again
 -- KEYS[8] beats      hash: token -> JSON of each beat
 -- KEYS[9] pause      string: why the schedule is paused; only while it is
+-- KEYS[10] passed    string: when a beat claimed last that carried its line
 -- ARGV[1] token      text: what the lock must hold; empty: there is no lock
 -- ARGV[2] claim_id   text: marks the entries that this claim takes
 -- ARGV[3] lease      seconds
@@ -43,16 +44,17 @@
 --      {'FENCED', ''}: another beat holds the lock, or nobody does
 --      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
---      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end)}
+--      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end), the server's time, passed}
 -- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, missing:
---      members that stand for no entry, and entries. Each entry has key, fire_time, is_due_now: '1' where it is, and
+--      members that stand for no entry, passed: when a beat claimed before, where this claim carries a line and that is
+--      known, and entries. Each entry has key, fire_time, is_due_now: '1' where it is, and
 --      definition, meta, recorded_run and skipped, or instead of these four oversized: their bytes. Fields that are not
 --      stored are missing.
 -- Where runs are tracked, the JSON also has next_resend: when beat is to send the next run that waits; and each entry
 --      failures, buffered, active: keys of runs, and is_abandoned: '1' where another claim took it and never
 --      committed it.
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local zone, before, beats, pause, passed = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
@@ -62,7 +64,8 @@ if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 if is_replanning then return {'REPLANNING', ''} end
 write_beat(beats, beat)
-if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause))} end
+local passed_before = beat ~= '' and aside(try, 'GETSET', passed, server_time()) or nil
+if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end
 
 local now, lease_end = server_time(), server_time(lease)
 local found, missing, claimed, taken = {}, {}, {}, {}
@@ -128,6 +131,7 @@ local reply = {
   zone = text_at(zone) or '',
   missing = missing,
   entries = claimed,
+  passed = passed_before,
 }
 reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 reply.next_resend = runs and next_resend(prefix)
