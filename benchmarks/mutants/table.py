@@ -781,7 +781,7 @@ PAUSE = (
     Mutant(
         name="claim-while-paused",
         path="store/lua/claim.lua",
-        old="if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause))} end\n",
+        old="if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end\n",
         new="",
         harm="A paused schedule goes on sending.",
         first=("integration/test_heartbeat.py",),
@@ -947,7 +947,7 @@ LOSS = (
     Mutant(
         name="health-is-quiet-about-a-loss",
         path="health/verdict.py",
-        old='        yield "incidents", incident.told\n',
+        old="        yield from _of_incidents(status, kind, number, terms)\n",
         new="        pass\n",
         harm="The schedule was wiped, and health says ok.",
         first=("integration/test_schedule_lost.py",),

@@ -83,7 +83,7 @@ class BeatParts:
         self.clock = ServerClock()
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
         self.heartbeat.other_rules = lambda: self.zone_change.other_rules
-        self.loss = Loss(context, log, self.heartbeat.token)
+        self.loss = Loss(context, log, self.heartbeat.token, self.counts)
         # After each claim, and between two
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)

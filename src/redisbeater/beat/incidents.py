@@ -16,14 +16,14 @@ from redisbeater.exceptions import InvalidEntry, StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.incident import BROKEN, FAILED, LATE, OVERDUE, WAITING
-from redisbeater.model.incident_rules import Opening, Promises, Sign, Terms, decide, healed
+from redisbeater.model.incident_rules import LOOK_AGAIN, Opening, Promises, Sign, Terms, decide, healed
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy, policy_value
 from redisbeater.model.run import read_count
 from redisbeater.sending.counts import Counts
 from redisbeater.signals import incident_closed, incident_opened
 from redisbeater.store import Snapshot, pages
-from redisbeater.store.incidents import CHANGED, Ended, Outcome, Place, Suspect
+from redisbeater.store.incidents import CHANGED, Ended, Ongoing, Outcome, Place
 
 logger = get_logger(__name__)
 
@@ -34,7 +34,7 @@ PERIOD_SECONDS, STEP_SECONDS = 5.0, 0.02
 OVERLAP = timedelta(seconds=60)
 
 #: Seconds between two walks that forget what has ended a while ago.
-SWEEP_SECONDS = 60.0
+CLEAR_SECONDS = 60.0
 
 #: How many things that are no incident yet are remembered.
 MOST_SETTLED = 20_000
@@ -77,7 +77,7 @@ class IncidentWatch:
         self._incidents = context.redis.incidents
         self._terms = terms or Terms()
         self.gap = Gap(context, log, token, is_away=is_away, opens=self._open_now, terms=self._terms)
-        self._look_at = self._sweep_at = float("-inf")
+        self._look_at = self._clear_at = float("-inf")
         #: The look that goes on in the next pass; each of its parts says whether more is to be written now.
         self._look: Iterator[bool] | None = None
         self._looked_at: datetime | None = None
@@ -148,21 +148,21 @@ class IncidentWatch:
             place, began = found.next, began or found.now
             ended += found.ended
             yield from self._open_new(found.signs, found.now)
-            yield from self._close_over(found.suspects, found.now)
+            yield from self._close_over(found.ongoing, found.now)
             yield False
         yield from self._tell_of(ended)
         self._looked_at = began
-        if time.monotonic() >= self._sweep_at:
-            yield from self._sweep()
+        if time.monotonic() >= self._clear_at:
+            yield from self._clear()
         if self._logged > LOGGED:
             others = self._logged - LOGGED
             logger.warning("%d more incidents began or ended; celery redisbeater incidents lists them", others)
 
-    def _sweep(self) -> Iterator[bool]:
-        self._sweep_at, cursor = time.monotonic() + SWEEP_SECONDS, self._incidents.sweep("0")
+    def _clear(self) -> Iterator[bool]:
+        self._clear_at, cursor = time.monotonic() + CLEAR_SECONDS, self._incidents.clear("0")
         while cursor != "0":
             yield False
-            cursor = self._incidents.sweep(cursor)
+            cursor = self._incidents.clear(cursor)
 
     # Open
 
@@ -211,16 +211,16 @@ class IncidentWatch:
 
     # Close
 
-    def _close_over(self, suspects: Sequence[Suspect], now: datetime) -> Iterator[bool]:
+    def _close_over(self, ongoing: Sequence[Ongoing], now: datetime) -> Iterator[bool]:
         """Close the incidents that are over, or whose entries a person has disabled."""
-        over = [each for each in suspects if each.is_over]
-        dormant = [each for each in suspects if not each.is_over and self._is_unsettled(*_name_of(each), "", now)]
+        over = [each for each in ongoing if each.is_over]
+        dormant = [each for each in ongoing if not each.is_over and self._is_unsettled(*_name_of(each), "", now)]
         promises = self._promises({each.entry for each in dormant})
         for each in dormant:
             if promises[each.entry].is_disabled:
                 over.append(each)
             else:
-                self._settle(*_name_of(each), "", now + OVERLAP)
+                self._settle(*_name_of(each), "", now + LOOK_AGAIN)
         for page in pages(over, CHANGED):
             for each, outcome in zip(page, self._incidents.close(page)):
                 if outcome.word == "CLOSED":
@@ -265,8 +265,12 @@ class IncidentWatch:
     # What entries promise
 
     def _promises(self, names: Iterable[str]) -> dict[str, Promises]:
-        """Return what entries promise; those that are gone, or cannot be read, promise what the settings say."""
-        snapshots = self._context.redis.load_many(sorted(names))
+        """Return the promises of entries by name; of those that are gone, or cannot be read, those of the settings."""
+        redis = self._context.redis
+        snapshots = [
+            each if each.exists else redis.deleted.load(each.name, each.now, each.zone) or each
+            for each in redis.load_many(sorted(names))
+        ]
         return {each.name: self._promises_of(each) for each in snapshots}
 
     def _promises_of(self, snapshot: Snapshot) -> Promises:
@@ -337,13 +341,13 @@ _AGAIN = timedelta(seconds=4)
 
 
 def _fact(sign: Sign) -> object:
-    """Return what says that a sign is the same as before."""
+    """Return the facts by which a sign is known to be the same as before."""
     return sign.since, sign.ends
 
 
-def _name_of(suspect: Suspect) -> tuple[str, str]:
+def _name_of(ongoing: Ongoing) -> tuple[str, str]:
     """Return under which name it is remembered that an incident goes on although its entry is not to run."""
-    return f"open {suspect.kind}", suspect.entry
+    return f"open {ongoing.kind}", ongoing.entry
 
 
 def _end_of(ended: Ended) -> datetime:

@@ -69,6 +69,9 @@ MOST_RUNS = 30
 #: Seconds of jitter that are advised against a herd.
 ADVISED_JITTER = 300
 
+#: Open incidents that are findings.
+MOST_INCIDENTS = 1_000
+
 #: How many entries are read in one step.
 PIECE = 250
 
@@ -119,7 +122,8 @@ class Linter:
         self._check_server()
         self._check_declared(reports)
         status, _ = read_overview(context)
-        self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
+        opened = context.redis.incidents.newest(MOST_INCIDENTS, only_open=True)
+        self._findings += (Finding.of("incident", each.entry, each.told) for each in opened if each.is_news)
         if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
             self._findings.append(Finding.of("no-reports", "", NO_REPORTS))

@@ -40,7 +40,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "broken": ("error", "an entry that cannot be read or planned"),
     "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
     "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
-    "incident": ("error", "an incident that is open: the schedule was lost"),
+    "incident": ("error", "an incident that is open, and nobody has acknowledged"),
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "zone-rules-differ": ("error", "beats whose hosts have different rules of a zone"),

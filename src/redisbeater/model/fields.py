@@ -363,13 +363,13 @@ _FIELDS = (
           "After so many failed runs in a row it is disabled.", untracked=(None,)),
     Field("max_failures", Number(least=0, most=MOST_FAILURES), INHERIT, Group.PROMISES,
           f"How many bad ends in a row are no incident, at most {MOST_FAILURES}: failed, lost or expired.",
-          untracked=(INHERIT, 0), since="1.1"),
+          untracked=(INHERIT, 0)),
     Field("start_within", Duration(MIN_GRACE_SECONDS, "5m"), INHERIT, Group.PROMISES,
           "A run that waits longer for a worker is an incident. None means never.",
-          untracked=(INHERIT, None), nullable=True, since="1.1"),
+          untracked=(INHERIT, None), nullable=True),
     Field("finish_within", Duration(MIN_GRACE_SECONDS, "24h"), INHERIT, Group.PROMISES,
           "That no run has ended well so long after one was sent is an incident. None means never.",
-          untracked=(INHERIT, None), nullable=True, since="1.1"),
+          untracked=(INHERIT, None), nullable=True),
     # A new field stands last: what is stored keeps its order.
 )  # fmt: skip
 

@@ -134,7 +134,7 @@ class Incident:
 
     @property
     def error(self) -> str:
-        """The error of the newest run that is known; empty: none is."""
+        """The error of the newest run that is known, or an empty text."""
         return shown(without_secrets(str(self.latest.get("error") or self.first.get("error") or "")))
 
     @property
@@ -155,8 +155,12 @@ class Incident:
     def told(self) -> str:
         """What it is, of which entry, since when, in UTC, and what to do."""
         name = f"{shown(self.entry)}: " if self.entry else ""
-        advice = self._facts.advice.format(id=self.id, entry=shown(self.entry)).rstrip()
-        return f"{name}{self.sentence}, {self.opened:%Y-%m-%d %H:%M:%S} UTC; {advice}"
+        return f"{name}{self.sentence}, {self.opened:%Y-%m-%d %H:%M:%S} UTC; {self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self._facts.advice.format(id=self.id, entry=shown(self.entry)).rstrip()
 
     @property
     def tone(self) -> str:

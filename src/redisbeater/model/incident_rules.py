@@ -15,8 +15,8 @@ from redisbeater.display import fingerprint
 from redisbeater.model.incident import BROKEN, FAILED, GAP, LATE, NOT_SENT, OVERDUE, WAITING
 from redisbeater.model.run import STATES, State
 
-#: The longest time for which what is no incident yet is not looked at again.
-LOOK_AGAIN = timedelta(seconds=60)
+#: The longest time for which what is no incident yet is not looked at again: an edit counts at the second look.
+LOOK_AGAIN = timedelta(seconds=8)
 
 #: The letter of a run that has ended well, among the last ends of an entry.
 GOOD = STATES[State.SUCCESS].letter
@@ -148,7 +148,7 @@ def bad_in_a_row(ends: str) -> int:
 
 
 def decide(sign: Sign, promises: Promises, terms: Terms, now: datetime) -> Opening | NotYet:
-    """Return what is to be opened, or when to look at the sign again."""
+    """Return the incident that is to be opened, or when to look at the sign again."""
     if promises.is_disabled and sign.kind != BROKEN:
         return NotYet(until=now + LOOK_AGAIN)
     return _RULES[sign.kind](sign, promises, terms, now)

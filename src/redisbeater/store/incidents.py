@@ -84,7 +84,7 @@ class Ended(NamedTuple):
     run: BadEnd
 
 
-class Suspect(NamedTuple):
+class Ongoing(NamedTuple):
     """An open incident that may be over.
 
     Attributes:
@@ -111,14 +111,14 @@ class Look(NamedTuple):
         next: where the next one begins; None: all lists were looked at.
         signs: what may be an incident, and is none yet.
         ended: runs that ended badly.
-        suspects: open incidents that may be over.
+        ongoing: open incidents that may be over.
     """
 
     now: datetime
     next: Place | None
     signs: list[Sign]
     ended: list[Ended]
-    suspects: list[Suspect]
+    ongoing: list[Ongoing]
 
 
 class IncidentKeys:
@@ -171,7 +171,7 @@ class IncidentKeys:
             next=Place(reply["part"], reply["start"]) if "part" in reply else None,
             signs=signs,
             ended=[found for row in rows if row[0] == "ended" and (found := _ended(row))],
-            suspects=[Suspect(row[1], row[2], row[0] == "over") for row in rows if row[0] in ("over", "dormant")],
+            ongoing=[Ongoing(row[1], row[2], row[0] == "over") for row in rows if row[0] in ("over", "dormant")],
         )
 
     def _late(self, count: int, oldest: str, key: str) -> Sign:
@@ -184,7 +184,7 @@ class IncidentKeys:
         """Open incidents, or record those that are over already."""
         return self._change(map(_opening, openings))
 
-    def close(self, suspects: Sequence[Suspect]) -> list[Outcome]:
+    def close(self, ongoing: Sequence[Ongoing]) -> list[Outcome]:
         """Close incidents that are over, or whose entries a person has disabled."""
         return self._change(
             {
@@ -194,7 +194,7 @@ class IncidentKeys:
                 "line": line_text("incident_closed", kind=each.kind),
                 **({} if each.is_over else {"is_disabled": True}),
             }
-            for each in suspects
+            for each in ongoing
         )
 
     def touch(self, ends: Mapping[str, BadEnd]) -> list[Outcome]:
@@ -208,9 +208,9 @@ class IncidentKeys:
         """Forget until when runs of entries are to end well, of those that need not."""
         self._change({"verb": "forget", "kind": OVERDUE, "entry": name} for name in names)
 
-    def sweep(self, cursor: str) -> str:
+    def clear(self, cursor: str) -> str:
         """Forget which incidents stand for what has ended a while ago, a page of them; return the next cursor."""
-        (outcome,) = self._change([{"verb": "sweep", "cursor": cursor}])
+        (outcome,) = self._change([{"verb": "clear", "cursor": cursor}])
         return outcome.id
 
     def open_other_identity(self, before: Seen, beat: str) -> Outcome:
@@ -303,6 +303,15 @@ class IncidentKeys:
         places = [f"{kind} {entry}" for kind in KINDS]
         ids = unless_wrong_type(self._connection, lambda client: client.hmget(self._keys.current, places))
         return [each for each in self._read([found for found in ids or () if found]) if each and each.is_open]
+
+    def releases(self, since: datetime | None = None) -> dict[str, datetime]:
+        """Return the releases of the code of workers, and when each was reported first, the newest first."""
+        lowest = to_unix(since) if since else "-inf"
+        found = unless_wrong_type(
+            self._connection,
+            lambda client: client.zrevrangebyscore(self._keys.releases, "+inf", lowest, withscores=True),
+        )
+        return {release: from_unix(at) for release, at in found or ()}
 
     def _page(self, key: str, start: int) -> list[str]:
         ids: list[str] | None = unless_wrong_type(

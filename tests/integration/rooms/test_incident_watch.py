@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import redis
 from celery import Celery
-from support.ended_runs import end_runs, let_wait
+from support.ended_runs import end_runs
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.results import Incident

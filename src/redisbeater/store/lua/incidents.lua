@@ -22,11 +22,11 @@
 --                    of a lost schedule identity, or members: keys of entries without a hash. record: the same, with
 --                    at: when it had ended already. touch: {fingerprint, first: what is known now}. close: {line}, and
 --                    is_disabled where a person has disabled the entry. acknowledge: {id, ack: text, closes: whether
---                    it ends with that}. forget: that an entry is to end well in time, which it need not. sweep:
+--                    it ends with that}. forget: that an entry is to end well in time, which it need not. clear:
 --                    {cursor}: forget what ended a while ago
 -- ARGV[7..] bad      fields of an entry that count its bad ends
 -- Returns for each {word, id, count, left}: 'OPENED', 'RECORDED', 'KNOWN': it is recorded, 'CHANGED': it fails in
---      another way, 'UNTRUE': it is not so, 'CLOSED', 'OPEN', 'ACKNOWLEDGED', 'MISSING', 'FORGOTTEN' or 'SWEPT', with
+--      another way, 'UNTRUE': it is not so, 'CLOSED', 'OPEN', 'ACKNOWLEDGED', 'MISSING', 'FORGOTTEN' or 'CLEARED', with
 --      the next cursor as id; how many entries there were or how often it failed, and how many entries there are, as
 --      texts
 local incidents, current, schedule, id, answer, open_ones = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -95,10 +95,12 @@ local function truth(fact)
   return fact.count or 0
 end
 
--- Tell whether what is listed as failed was an incident that has ended, and has not failed again since then.
+-- Tell whether what is listed was an incident that has ended, and nothing new has happened since then: a person has
+-- disabled the entry meanwhile, or knows of it.
 local function is_settled(fact, known, stored)
-  if fact.kind ~= 'failed' or not known then return false end
+  if not known or fact.kind ~= 'failed' and fact.kind ~= 'overdue' then return false end
   local _, at = ends_of(read(base .. fact.entry, 'ends').ends)
+  if fact.kind == 'overdue' then at = tonumber(fact.since) end
   return at <= (tonumber(stored.closed) or now - keep / 1000)
 end
 
@@ -247,25 +249,26 @@ end
 
 -- Forget which incident stands for what has ended a while ago. What failed last, and is not to fail again, stays known.
 -- An older beat has opened one without listing it.
-local function sweep(fact)
+local function clear(fact)
   local page = try('HSCAN', current, fact.cursor, 'COUNT', 200) or {'0', {}}
   for i = 1, #page[2], 2 do
     local place, stored = page[2][i], read(prefix .. page[2][i + 1], 'opened', 'closed')
     local kind, entry = parts_of(place)
     local is_over = kind and (not stored.opened or stored.closed and not is_recent(stored.closed, now))
-    if is_over and not (kind == 'failed' and try('ZSCORE', base .. ':failed', base .. entry)) then
+    local list = ({failed = ':failed', overdue = ':promises'})[kind]
+    if is_over and not (list and try('ZSCORE', base .. list, base .. entry)) then
       redis.call('HDEL', current, place)
     elseif kind and stored.opened and not stored.closed and not try('ZSCORE', open_ones, place) then
       try('ZADD', open_ones, stored.opened, place)
     end
   end
-  return answered('SWEPT', page[1])
+  return answered('CLEARED', page[1])
 end
 
 local given = given_answer(answer)
 if given then return given end
 local VERBS = {
-  open = open, record = record, touch = touch, close = close, acknowledge = acknowledge, forget = forget, sweep = sweep
+  open = open, record = record, touch = touch, close = close, acknowledge = acknowledge, forget = forget, clear = clear
 }
 local outcomes = {}
 for place, fact in ipairs(cjson.decode(changes)) do

@@ -4,13 +4,23 @@ local tracking, now = cjson.decode(ARGV[7]), server_time()
 local prefix, wait = tracking.prefix, tracking.wait
 local names, sent = {}, 0
 
+-- Store until when a run is to end well, by the first one that was sent since the last good end; this one may have
+-- ended so already.
+local function promise(new, run)
+  if is_success(read(prefix .. ':run:' .. run.id, 'state').state) then return end
+  redis.call('HSET', prefix .. new.name, 'span', new.span)
+  try('ZADD', prefix .. ':promises', 'NX', (run.eta or now) + new.span, prefix .. new.name)
+end
+
 -- Record the runs of an entry that were sent or are to wait. Beat sends the one that waits next if nothing is in its
 -- way, or if the entry is about to be deleted.
 local function record_runs(new, is_deleted)
   local newly_sent = 0
   for _, run in ipairs(new.runs or {}) do
     run.name = new.name
-    if record_run(prefix, wait, run, now) then newly_sent = newly_sent + 1 end
+    local is_sent = record_run(prefix, wait, run, now)
+    if is_sent then newly_sent = newly_sent + 1 end
+    if is_sent and new.span and not is_deleted then aside(promise, new, run) end
     if run.state == 'BUFFERED' then
       buffer(prefix, new.name, prefix .. ':run:' .. run.id)
     else
