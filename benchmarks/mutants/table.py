@@ -781,7 +781,8 @@ PAUSE = (
     Mutant(
         name="claim-while-paused",
         path="store/lua/claim.lua",
-        old="if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end\n",
+        old="if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), "
+        "server_time(), passed_before} end\n",
         new="",
         harm="A paused schedule goes on sending.",
         first=("integration/test_heartbeat.py",),

@@ -257,11 +257,13 @@ def test_a_probe_of_life_does_not_wait_for_one_of_health(probe: Callable[..., Pr
 
 
 def test_broken_and_failing_entries_are_unhealthy_to_the_strict_alone(
-    probed: Probed, client: redis.Redis, prefix: str
+    probed: Probed, client: redis.Redis, prefix: str, let_pass: Callable[[float], None]
 ) -> None:
     client.hset(f"{prefix}odd", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 0})
     probed.scheduler.tick()
+    let_pass(6)
+    probed.scheduler.tick()  # looks once more
 
     assert probed.checks() == {}
     assert probed.checks("strict=1") == {"entries": "1 broken: odd"}
