@@ -285,6 +285,7 @@ class Run:
         restart_of: the id of the run that it repeats.
         version: the version of its entry's definition whose arguments it was sent with; empty: they were others.
         queue: where it was routed to, if that is neither what its options say nor the default queue.
+        release: that of the code of the worker that has started it last; empty: it has none.
         previous_fire_time: the fire time of the run of its entry that was sent before it.
         coalesced: how many fire times it stands for.
         is_alone: whether no other run of its entry may be active beside it.
@@ -317,6 +318,7 @@ class Run:
     restart_of: str = ""
     version: str = ""
     queue: str = ""
+    release: str = ""
     expires: datetime | None = None
     previous_fire_time: datetime | None = None
     coalesced: int = 1
@@ -512,7 +514,20 @@ _TIMES = (
     "fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "previous_fire_time",
     "due_at", "lease_end", "resend_at",
 )  # fmt: skip
-_TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "version", "queue", "payload")
+_TEXTS = (
+    "task",
+    "holder",
+    "worker",
+    "error",
+    "result",
+    "note",
+    "by",
+    "restart_of",
+    "version",
+    "queue",
+    "release",
+    "payload",
+)
 
 
 def _instant(text: object) -> datetime | None:

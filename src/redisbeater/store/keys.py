@@ -277,8 +277,7 @@ class Keys:
     def of_claim(self, claim_id: str) -> list[str]:
         """Return the keys that a claim needs besides those of entries."""
         zones = [self.zone, self.zone_before]
-        ours = [self.schedule, self.lock, self.id, self.receipt(claim_id), self.format, *zones, self.beats, self.pause]
-        return [*ours, self.passed]
+        return [self.schedule, self.lock, self.id, self.receipt(claim_id), self.format, *zones, self.beats, self.pause]
 
     def answer(self, call_id: str) -> str:
         """Return the key that holds what one call has answered."""

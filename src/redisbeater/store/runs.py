@@ -16,6 +16,7 @@ the lease that was read, or does nothing when it is executed again: a call whose
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections import Counter
@@ -63,6 +64,16 @@ def new_holder(host: str, pid: int) -> str:
 def holder_prefix(host: str, pid: int) -> str:
     """Return the prefix of the tokens of all executions in a process; it fences where the token is unknown."""
     return f"{host}:{pid}:"
+
+
+#: Where else the release of the code stands, in the environment.
+RELEASE_VARIABLES = ("SENTRY_RELEASE", "HEROKU_RELEASE_VERSION", "GIT_COMMIT")
+
+
+def release_of(config: Config) -> str:
+    """Return the release of the code of this process, by ``redisbeater_release`` or its environment, or nothing."""
+    found = (config.release, *map(os.environ.get, RELEASE_VARIABLES))
+    return shown(next(filter(None, found), ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +229,7 @@ class RunStore:
         self._keys = keys
         self._config = config
         self._seldom = Seldom()
+        self._release, self._has_told_release = release_of(config), False
 
     @classmethod
     def of_worker(cls, config: Config) -> RunStore:
@@ -242,7 +254,12 @@ class RunStore:
         flags = ["1" if flag else "0" for flag in (execution.is_redelivered, execution.is_exclusive)]
         fire_time = to_unix(execution.fire_time) if execution.fire_time else ""
         args = [self._keys.prefix, *message, execution.holder, self._lease, *flags]
-        word, seconds = self._run("start", [execution.run_id], [*args, _json(execution.to_fields()), fire_time])
+        fields, news = execution.to_fields(), list[str]()
+        if self._release:
+            fields += ["release", self._release]
+            news = [] if self._has_told_release else [self._release, line_text("release", release=self._release)]
+        word, seconds = self._run("start", [execution.run_id], [*args, _json(fields), fire_time, *news])
+        self._has_told_release = self._has_told_release or word in ("STARTED", "STOP")
         return word, float(seconds)
 
     def renew(self, holders: Mapping[str, str]) -> Renewal:

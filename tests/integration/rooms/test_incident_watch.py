@@ -9,11 +9,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 import redis
 from celery import Celery
+from outbox import run_due
 from support.ended_runs import end_runs, let_wait
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.results import Incident
+from redisbeater.signals import incident_opened
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -33,8 +35,11 @@ def beat(app: Celery, make_scheduler: MakeScheduler) -> RedisScheduler:
 
 
 def look(beat: RedisScheduler, let_pass: LetPass) -> None:
-    let_pass(5.5)
-    beat.tick()
+    """Let beat look; on a busy machine a look goes on in the next passes."""
+    for _ in range(2):
+        let_pass(5.5)
+        for _ in range(8):
+            beat.tick()
 
 
 def create(app: Celery, name: str = "feed", **fields: object) -> RedisScheduleEntry:
@@ -290,6 +295,7 @@ def test_a_gap_of_minutes_is_an_incident_that_is_over_and_why_quotes_it(
     create(app)
     passed = time.time() - 400
     client.set(f"{prefix}:passed", f"{passed:.6f}")
+    client.delete(f"{prefix}:log:feed")  # it says that the entry is new
 
     make_scheduler(app).tick()
 
@@ -364,3 +370,80 @@ def test_more_incidents_than_a_look_can_write_are_written_in_the_next_passes(
     pipe.execute()
     look(beat, let_pass)
     wait_until(lambda: beat.tick() is not None and not ScheduleStore(app).status().news, "all to be closed")
+
+
+def test_a_release_is_kept_with_the_run_and_said_once_and_why_names_it(
+    make_app: MakeApp, client: redis.Redis, prefix: str
+) -> None:
+    app = make_app(redisbeater_track_runs=True, redisbeater_release="42")
+    create(app)
+    store = ScheduleStore(app)
+    (good, bad) = end_runs(app, "feed", "SF")
+
+    assert [store.runs.get(run_id).release for run_id in (good, bad)] == ["42", "42"]
+    assert list(store.incidents.report(datetime.now(timezone.utc) - timedelta(hours=1)).releases) == ["42"]
+    assert [line.details for line in store.log() if line.what == "release"] == [{"release": "42"}]
+    assert "after release 42: ValueError" in store.why("feed").sentence
+
+
+@pytest.mark.parametrize("variable", ["SENTRY_RELEASE", "HEROKU_RELEASE_VERSION", "GIT_COMMIT"])
+def test_a_release_of_the_environment_counts(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "7f3c")
+    app = make_app(redisbeater_track_runs=True)
+    create(app)
+
+    (run_id,) = end_runs(app, "feed", "S")
+
+    assert ScheduleStore(app).runs.get(run_id).release == "7f3c"
+
+
+def test_without_a_release_nothing_is_kept_of_one(app: Celery, client: redis.Redis, prefix: str) -> None:
+    create(app)
+    (run_id,) = end_runs(app, "feed", "S")
+
+    assert not client.hexists(f"{prefix}:run:{run_id}", "release")
+    assert not client.exists(f"{prefix}:releases")
+
+
+def test_two_beats_without_a_lock_write_each_incident_once(
+    make_app: MakeApp, make_scheduler: MakeScheduler, let_pass: LetPass
+) -> None:
+    app = make_app(redisbeater_track_runs=True, redisbeater_lock_key=None)
+    create(app)
+    beats = [make_scheduler(app), make_scheduler(app)]
+    heard: list[str] = []
+    incident_opened.connect(hear := lambda incident_id, **_: heard.append(incident_id), weak=False)
+    end_runs(app, "feed", "F")
+
+    for beat in beats * 2:
+        look(beat, let_pass)
+    incident_opened.disconnect(hear)
+
+    assert heard == [only(app).id]
+
+
+def test_a_missing_right_is_logged_once_and_runs_are_sent(
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    let_pass: LetPass,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Beat may use all keys but those of incidents, as one whose rights name its keys one by one."""
+    keys = [
+        f"~{prefix}{begin}" for begin in ("[^:]*", ":[^ciop]*", ":changes", ":claim*", ":id", ":pause", ":payload*")
+    ]
+    client.execute_command("ACL", "SETUSER", "older", "on", "nopass", "resetkeys", *keys, "&*", "+@all")
+    try:
+        app = make_app(redisbeater_redis_options={"username": "older"})
+        create(app)
+        beat = make_scheduler(app)
+        client.zadd(f"{prefix}:schedule", {f"{prefix}feed": 1})
+
+        assert [run.name for run in run_due(beat)] == ["feed"]
+        look(beat, let_pass)
+        look(beat, let_pass)
+        assert caplog.text.count("Redis refuses to record incidents") == 1
+    finally:
+        client.execute_command("ACL", "DELUSER", "older")

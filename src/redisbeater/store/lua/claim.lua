@@ -10,8 +10,9 @@
 -- without a hash is reported.
 --
 -- Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction (one hash tag in the
--- prefix). All entries are read before any is written: on a cluster that moves the slot, reading a key that has left
--- fails the script. Without a right that a commit needs, nothing is taken.
+-- prefix). So does the key that says when a beat claimed last; a beat without a right to that key claims all the same.
+-- All entries are read before any is written: on a cluster that moves the slot, reading a key that has left fails the
+-- script. Without a right that a commit needs, nothing is taken.
 --
 -- An entry of more bytes than a limit is taken, but not read. When what was read is enough for one reply, the rest
 -- stays due for the next claim. A change of the zone that no beat could finish, because one of its two keys holds
@@ -26,7 +27,6 @@
 -- KEYS[7] before     string: the zone before it, without a time to live while their fire times are planned again
 -- KEYS[8] beats      hash: token -> JSON of each beat
 -- KEYS[9] pause      string: why the schedule is paused; only while it is
--- KEYS[10] passed    string: when a beat claimed last that carried its line
 -- ARGV[1] token      text: what the lock must hold; empty: there is no lock
 -- ARGV[2] claim_id   text: marks the entries that this claim takes
 -- ARGV[3] lease      seconds
@@ -54,7 +54,7 @@
 --      failures, buffered, active: keys of runs, and is_abandoned: '1' where another claim took it and never
 --      committed it.
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local zone, before, beats, pause, passed = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
@@ -64,7 +64,7 @@ if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 if is_replanning then return {'REPLANNING', ''} end
 write_beat(beats, beat)
-local passed_before = beat ~= '' and aside(try, 'GETSET', passed, server_time()) or nil
+local passed_before = beat ~= '' and aside(try, 'GETSET', prefix .. ':passed', server_time()) or nil
 if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end
 
 local now, lease_end = server_time(), server_time(lease)

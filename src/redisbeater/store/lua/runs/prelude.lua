@@ -396,7 +396,7 @@ local function fields_of(key)
     'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late',
     'sent_at', 'started_at', 'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note',
     'by', 'restart_of', 'version', 'queue', 'stop', 'alone', 'expires', 'taken',
-    'previous_fire_time', 'coalesced', 'due_at'
+    'previous_fire_time', 'coalesced', 'due_at', 'release'
   )
 end
 
