@@ -100,7 +100,7 @@ class Faults:
     def break_an_entry(self) -> None:
         self.client.hset(f"{PREFIX}odd", "definition", "{")
         self.client.zadd(f"{PREFIX}:schedule", {f"{PREFIX}odd": 0})
-        self.fires("broken entry", self.shown(lambda found: found.value("entries", state="broken") == 1), "Broken")
+        self.fires("broken entry", self.shown(lambda found: found.value("incidents", kind="broken") == 1), "Incident")
         self.store.delete("odd")
 
     def save_an_entry_that_cannot_be_sent(self) -> None:

@@ -83,7 +83,7 @@ class Incidents(Room):
         )
 
     def report(self, since: datetime) -> IncidentReport:
-        """Return what to read in the morning: what is open, what has healed, and which releases came, since a moment.
+        """Return a report for the morning: what is open, what has healed, and which releases came, since a moment.
 
         A naive time is one of the application's zone.
 

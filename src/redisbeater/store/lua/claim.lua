@@ -58,13 +58,20 @@ local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
+-- Store that a beat claims now, and return when one did before; nil: none did, or another program's text is there.
+local function pass(key)
+  local last = try('GET', key)
+  if last ~= nil then redis.call('SET', key, server_time()) end
+  return last or nil
+end
+
 local newer = newer_format(format, version)
 local is_replanning = redis.call('PTTL', before) == -1 and text_at(before) and try('GET', zone) ~= nil
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 if is_replanning then return {'REPLANNING', ''} end
 write_beat(beats, beat)
-local passed_before = beat ~= '' and aside(try, 'GETSET', prefix .. ':passed', server_time()) or nil
+local passed_before = beat ~= '' and aside(pass, prefix .. ':passed') or nil
 if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end
 
 local now, lease_end = server_time(), server_time(lease)

@@ -72,7 +72,7 @@ local function bad_ends(entry)
   return sum
 end
 
-local function is_there(entry) return entry ~= '' and redis.call('EXISTS', base .. entry) == 1 end
+local function is_there(entry) return entry ~= '' and redis.call('TYPE', base .. entry).ok == 'hash' end
 
 -- Tell whether an entry is not to run any more: it is disabled, or has finished.
 local function is_dormant(entry)
@@ -110,8 +110,8 @@ local function trim()
     if redis.call('TYPE', prefix .. old).ok == 'none' then redis.call('ZREM', incidents, old) end
   end
   local excess = (try('ZCARD', incidents) or 0) - most
-  for _, old in ipairs(excess > 0 and try('ZRANGE', incidents, 0, 199) or {}) do
-    if excess > 0 and redis.call('TTL', prefix .. old) ~= -1 then
+  for _, old in ipairs(excess > 0 and try('ZRANGEBYSCORE', incidents, '-inf', '+inf', 'LIMIT', 0, 200) or {}) do
+    if excess > 0 and redis.call('PTTL', prefix .. old) ~= -1 then
       redis.call('DEL', prefix .. old)
       redis.call('ZREM', incidents, old)
       excess = excess - 1

@@ -288,7 +288,7 @@ local function wrong_since(prefix, kind, entry, within)
     local is_reported = entry == '' and (try('HEXISTS', prefix .. ':totals', 'STARTED') == 1)
     return not is_reported and waits_since(before) or nil
   end
-  if kind == 'late' and redis.call('EXISTS', prefix .. ':pause') == 0 then
+  if kind == 'late' and not text_at(prefix .. ':pause') then
     local count, oldest = count_late(prefix .. ':schedule', prefix .. ':failing', tonumber(within) or 0, 1000)
     return count > 0 and oldest or nil
   end

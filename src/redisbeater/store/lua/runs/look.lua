@@ -37,6 +37,12 @@ local function is_open(kind, name)
   return opened and true or false
 end
 
+-- Return so many members of a list from a place on; ZRANGE would be a right that a beat without runs does not need.
+local function members(list, from, count)
+  local found = try('ZRANGEBYSCORE', list, '-inf', '+inf', 'WITHSCORES', 'LIMIT', from, count)
+  return found or {}
+end
+
 local function name_of(key) return string.sub(key, 1, #base) == base and string.sub(key, #base + 1) or '' end
 
 -- Return a run as a row has it, and its fields; nil where the key holds none.
@@ -82,7 +88,7 @@ local function ended(from, count)
 end
 
 local function failed(from, count)
-  local listed = try('ZRANGE', base .. ':failed', from, from + count - 1, 'WITHSCORES') or {}
+  local listed = members(base .. ':failed', from, count)
   for i = 1, #listed, 2 do
     if is_full() then return (i - 1) / 2 end
     local name = name_of(listed[i])
@@ -108,16 +114,16 @@ local function waiting(from, count)
 end
 
 local function not_sent(from, count)
-  local listed = try('ZRANGE', base .. ':failing', from, from + count - 1) or {}
-  for place, key in ipairs(listed) do
-    if is_full() then return place - 1 end
-    local name, stored = name_of(key), read(key, 'failing_since', 'last_error')
+  local listed = members(base .. ':failing', from, count)
+  for i = 1, #listed, 2 do
+    if is_full() then return (i - 1) / 2 end
+    local name, stored = name_of(listed[i]), read(listed[i], 'failing_since', 'last_error')
     local is_long = instant(stored.failing_since) and now - stored.failing_since >= tonumber(unsent)
     if is_name(name) and is_long and not is_open('not_sent', name) then
       add('not_sent', name, stored.failing_since, string.sub(stored.last_error or '', 1, 4096))
     end
   end
-  return #listed
+  return #listed / 2
 end
 
 local function overdue(from, count)
@@ -141,9 +147,10 @@ local function term_of(kind, place)
 end
 
 local function opened(from, count)
-  local listed = try('ZRANGE', open_ones, from, from + count - 1) or {}
-  for rank, place in ipairs(listed) do
-    if is_full() then return rank - 1 end
+  local listed = members(open_ones, from, count)
+  for i = 1, #listed, 2 do
+    if is_full() then return (i - 1) / 2 end
+    local place = listed[i]
     local kind, name = parts_of(place)
     local score = OF_ENTRIES[kind] and name ~= '' and try('ZSCORE', schedule, base .. name)
     if not KNOWN[kind] then
@@ -154,7 +161,7 @@ local function opened(from, count)
       add('dormant', kind, name)
     end
   end
-  return #listed
+  return #listed / 2
 end
 
 -- Look at one page of the reports on broken entries; return where the next one begins.
@@ -169,7 +176,7 @@ end
 
 local LISTS, rest = {ended, failed, waiting, not_sent, overdue, opened}, tonumber(number)
 local reply = {now = now, rows = rows}
-if part == '1' and start == '0' and redis.call('EXISTS', base .. ':pause') == 0 then
+if part == '1' and start == '0' and not text_at(base .. ':pause') then
   local count, oldest, _, key = count_late(schedule, base .. ':failing', tonumber(late), 1000)
   reply.late = {count, oldest, key}
 end
