@@ -34,7 +34,7 @@ PAGE = 100
 
 #: How many members of lists one look at them goes through, how many changes one script makes, and how many of the
 #: newest runs of an entry tell how it began to fail.
-LOOKED_AT, CHANGED, MOST_RUNS = 1_000, 50, 10
+LOOKED_AT, CHANGED, MOST_RUNS = 4_000, 50, 10
 
 #: How many entries that are gone a script looks at, and how many of their names are stored.
 MOST_MEMBERS, MOST_NAMES = 250, 10

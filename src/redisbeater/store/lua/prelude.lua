@@ -258,6 +258,7 @@ local function parts_of(place) return string.match(place, '^(%S+) (.*)$') end
 -- Return since when the lists of a schedule say that something of a kind is wrong with an entry, or with the schedule
 -- itself; nil: they do not. `within`: for how many seconds a run may wait, or an entry be due.
 local function wrong_since(prefix, kind, entry, within)
+  if kind == 'failed' then return try('ZSCORE', prefix .. ':failed', prefix .. entry) or nil end
   local now, waiting = server_time(), prefix .. ':waiting'
   local function waits_since(before)
     local set, cursor, pages = prefix .. ':active:' .. entry, '0', 0
@@ -271,7 +272,6 @@ local function wrong_since(prefix, kind, entry, within)
       cursor, pages = page[1], pages + 1
     until cursor == '0' or pages >= 100
   end
-  if kind == 'failed' then return try('ZSCORE', prefix .. ':failed', prefix .. entry) or nil end
   if kind == 'broken' then
     local broken = prefix .. ':broken'
     return (try('HEXISTS', broken, entry) == 1 or try('HEXISTS', broken, ':static:' .. entry) == 1) and now or nil

@@ -32,10 +32,28 @@ local function add(...) rows[#rows + 1] = {...} end
 -- Tell whether there are enough rows for one reply.
 local function is_full() return #rows >= 50 end
 
-local function is_open(kind, name)
-  local opened = try('ZSCORE', open_ones, kind .. ' ' .. name)
-  return opened and true or false
+-- Return the members of a list as a table, if they are few enough to be read at once, which is much faster than to
+-- ask for each; else nil.
+local function members_of(list)
+  local found = {}
+  if (try('ZCARD', list) or 0) > 5000 then return nil end
+  for _, member in ipairs(try('ZRANGEBYSCORE', list, '-inf', '+inf') or {}) do
+    found[member] = true
+  end
+  return found
 end
+
+local all_open, all_failed = members_of(open_ones), members_of(base .. ':failed')
+
+local function is_in(list, all, member)
+  if all then return all[member] or false end
+  local score = try('ZSCORE', list, member)
+  return score and true or false
+end
+
+local function is_open(kind, name) return is_in(open_ones, all_open, kind .. ' ' .. name) end
+
+local function has_failed(name) return is_in(base .. ':failed', all_failed, base .. name) end
 
 -- Return so many members of a list from a place on; ZRANGE would be a right that a beat without runs does not need.
 local function members(list, from, count)
@@ -79,9 +97,8 @@ local function ended(from, count)
     if is_full() then return place - 1 end
     local row, run = row_of(key)
     if row and counts(run) and not is_success(run.state) then
-      local is_listed = try('ZSCORE', base .. ':failed', base .. run.name) and true or false
       local ends = read(base .. run.name, 'ends').ends or ''
-      add('ended', run.name, is_open('failed', run.name), is_listed, ends, row)
+      add('ended', run.name, is_open('failed', run.name), has_failed(run.name), ends, row)
     end
   end
   return #keys
@@ -146,16 +163,23 @@ local function term_of(kind, place)
   return read(incident .. (id or ''), 'within').within
 end
 
+local function goes_on(kind, name, place)
+  if kind == 'failed' then return has_failed(name) end
+  return wrong_since(base, kind, name, term_of(kind, place))
+end
+
 local function opened(from, count)
   local listed = members(open_ones, from, count)
   for i = 1, #listed, 2 do
     if is_full() then return (i - 1) / 2 end
     local place = listed[i]
     local kind, name = parts_of(place)
-    local score = OF_ENTRIES[kind] and name ~= '' and try('ZSCORE', schedule, base .. name)
+    local is_of_entry = OF_ENTRIES[kind] and name ~= ''
+    local score = nil
+    if is_of_entry then score = redis.call('ZSCORE', schedule, base .. name) end
     if not KNOWN[kind] then
       kind = nil -- another part of beat, or a newer one, has opened it
-    elseif score == false or not wrong_since(base, kind, name, term_of(kind, place)) then
+    elseif score == false or not goes_on(kind, name, place) then
       add('over', kind, name)
     elseif score and tonumber(score) < 0 then
       add('dormant', kind, name)
