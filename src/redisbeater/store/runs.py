@@ -27,7 +27,7 @@ from typing import Any
 
 from redisbeater.config.settings import Config
 from redisbeater.display import shown
-from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError, StoreUnavailable
 from redisbeater.log_lines import Seldom, get_logger
 from redisbeater.model.log_line import line_text
 from redisbeater.model.run import (
@@ -51,6 +51,7 @@ from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
+from redisbeater.store.records import Log
 from redisbeater.times import from_unix, to_unix
 
 logger = get_logger(__name__)
@@ -65,6 +66,9 @@ def holder_prefix(host: str, pid: int) -> str:
     """Return the prefix of the tokens of all executions in a process; it fences where the token is unknown."""
     return f"{host}:{pid}:"
 
+
+#: How many releases are kept.
+MOST_RELEASES = 50
 
 #: Where else the release of the code stands, in the environment.
 RELEASE_VARIABLES = ("SENTRY_RELEASE", "HEROKU_RELEASE_VERSION", "GIT_COMMIT")
@@ -254,13 +258,29 @@ class RunStore:
         flags = ["1" if flag else "0" for flag in (execution.is_redelivered, execution.is_exclusive)]
         fire_time = to_unix(execution.fire_time) if execution.fire_time else ""
         args = [self._keys.prefix, *message, execution.holder, self._lease, *flags]
-        fields, news = execution.to_fields(), list[str]()
+        fields = execution.to_fields()
         if self._release:
             fields += ["release", self._release]
-            news = [] if self._has_told_release else [self._release, line_text("release", release=self._release)]
-        word, seconds = self._run("start", [execution.run_id], [*args, _json(fields), fire_time, *news])
-        self._has_told_release = self._has_told_release or word in ("STARTED", "STOP")
+            self._tell_release()
+        word, seconds = self._run("start", [execution.run_id], [*args, _json(fields), fire_time])
         return word, float(seconds)
+
+    def _tell_release(self) -> None:
+        """Store once when the release of this process was reported first, and say so in the log of the schedule."""
+        if self._has_told_release:
+            return
+        self._has_told_release, key = True, self._keys.releases
+        now = self._connection.call(lambda client: client.time())
+        told = {self._release: f"{now[0]}.{now[1]:06d}"}
+        try:
+            if not unless_wrong_type(self._connection, lambda client: client.zadd(key, told, nx=True)):
+                return
+            self._connection.call(lambda client: client.zremrangebyrank(key, 0, -1 - MOST_RELEASES))
+            Log(self._connection, self._keys, 0).add("release", release=self._release)
+        except StoreUnavailable:
+            raise
+        except StoreError as exc:
+            logger.warning("the release of this worker is not listed: %s", exc)
 
     def renew(self, holders: Mapping[str, str]) -> Renewal:
         """Renew the leases of executions. ``holders``: run id -> holder."""

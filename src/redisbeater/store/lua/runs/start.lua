@@ -17,8 +17,6 @@
 -- ARGV[8] refuses    text: '1': the task refuses to run beside another execution, or twice
 -- ARGV[9] fields     JSON: names and values to store: task, acks_late, worker and pid unless the holder has them
 -- ARGV[10] fire_time UNIX seconds; '': not known
--- ARGV[11] release   text: the release of the code of this worker; missing: it has none, or has reported it
--- ARGV[12] line      text: what the log of the schedule says of a release that is new; missing with that
 -- Returns {word, seconds until the lease in question ends; '0' for a duplicate}. The words: 'STARTED', 'STOP': the
 --      same, and somebody asked to stop the run, 'DUPLICATE': it has ended, or this is an older attempt, or 'RUNNING':
 --      another execution has a live lease, or another run is in the way of a task that refuses; with the last two
@@ -26,7 +24,6 @@
 local run_key = KEYS[1]
 local prefix, name, attempt, step, holder, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local release, line = ARGV[11], ARGV[12]
 
 local now, run = server_time(), read_run(run_key)
 local lease_end = string.format('%.6f', now + lease)
@@ -70,14 +67,6 @@ local function terms_of(texts)
   return texts
 end
 
--- Store when a release was reported first, the newest 50 of them, and say so in the log of the schedule.
-local function list_release()
-  local releases = prefix .. ':releases'
-  if try('ZADD', releases, 'NX', now, release) ~= 1 then return end
-  redis.call('ZREMRANGEBYRANK', releases, 0, -51)
-  add_to_log(prefix .. ':log', 1000, line)
-end
-
 local function start()
   if run and not is_first then
     aside(forget_end, prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late', 'worker', 'pid')
@@ -92,7 +81,6 @@ local function start()
   if not is_first then aside(list) end
   aside(forget_waiting, prefix, run)
   aside(count, prefix .. ':totals', 'STARTED')
-  if release then aside(list_release) end
   publish_event(prefix, entry_name)
 end
 

@@ -4,12 +4,15 @@ local tracking, now = cjson.decode(ARGV[7]), server_time()
 local prefix, wait = tracking.prefix, tracking.wait
 local names, sent = {}, 0
 
--- Store until when a run is to end well, by the first one that was sent since the last good end; this one may have
--- ended so already.
-local function promise(new, run)
-  if is_success(read(prefix .. ':run:' .. run.id, 'state').state) then return end
-  redis.call('HSET', prefix .. new.name, 'span', new.span)
-  try('ZADD', prefix .. ':promises', 'NX', (run.eta or now) + new.span, prefix .. new.name)
+-- Store until when one of the runs of an entry is to end well, by the first that was sent since the last good end; one
+-- that its worker has ended so already keeps that.
+local function promise(new)
+  for _, run in ipairs(new.runs) do
+    if run.state ~= 'BUFFERED' and not is_success(read(prefix .. ':run:' .. run.id, 'state').state) then
+      redis.call('HSET', prefix .. new.name, 'span', new.span)
+      try('ZADD', prefix .. ':promises', 'NX', (run.eta or now) + new.span, prefix .. new.name)
+    end
+  end
 end
 
 -- Record the runs of an entry that were sent or are to wait. Beat sends the one that waits next if nothing is in its
@@ -18,9 +21,7 @@ local function record_runs(new, is_deleted)
   local newly_sent = 0
   for _, run in ipairs(new.runs or {}) do
     run.name = new.name
-    local is_sent = record_run(prefix, wait, run, now)
-    if is_sent then newly_sent = newly_sent + 1 end
-    if is_sent and new.span and not is_deleted then aside(promise, new, run) end
+    if record_run(prefix, wait, run, now) then newly_sent = newly_sent + 1 end
     if run.state == 'BUFFERED' then
       buffer(prefix, new.name, prefix .. ':run:' .. run.id)
     else
@@ -29,6 +30,7 @@ local function record_runs(new, is_deleted)
   end
   if is_deleted or new.waits then release_buffered(prefix, new.name, is_deleted) end
   if newly_sent > 0 then aside(count, prefix .. new.name, 'n.sent', newly_sent) end
+  if new.span and newly_sent > 0 and not is_deleted then aside(promise, new) end
   if new.skipped_count then aside(count, prefix .. new.name, 'n.skipped', new.skipped_count) end
   if new.runs then names[#names + 1] = new.name end
 end
