@@ -35,6 +35,10 @@ def none(): ...
 """
 
 
+#: The kinds of incidents that faults here leave behind for a moment.
+KINDS = ("broken", "failed", "late", "not_sent", "waiting")
+
+
 class Faults:
     """A beat with a Redis and a broker of its own, and what it shows in each trouble."""
 
@@ -132,6 +136,7 @@ class Faults:
         self.client.zrem(f"{PREFIX}:active", run)
 
     def pause(self) -> None:
+        self.shown(lambda found: not any(found.value("incidents", kind=kind) for kind in KINDS))
         self.store.pause()
         self.fires("paused", self.shown(lambda found: found.value("paused") == 1), "PausedLong")
         self.store.resume()

@@ -34,6 +34,7 @@ from redisbeater.management.lint_rules import (
     of_arguments,
     of_definition,
     of_policies,
+    of_promises,
     of_result,
     of_sentry,
     of_stored,
@@ -177,7 +178,9 @@ class Linter:
 
     def _add_result(self, stored: StoredEntry, ends: Ends, runs: Sequence[Run]) -> None:
         definition = stored.definition
-        self._findings += of_result(definition.name, result_of(ends, runs, self._now, options=definition.options))
+        found = result_of(ends, runs, self._now, options=definition.options)
+        self._findings += of_result(definition.name, found)
+        self._findings += of_promises(definition, self._context.defaults, found)
         if ends.result is Result.FAILED:
             self._failed.add(definition.name)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
+from click.testing import CliRunner
 from outbox import run_due
 from support.ended_runs import end_runs, let_wait
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.results import Incident
 from redisbeater.signals import incident_opened
 
@@ -447,3 +450,35 @@ def test_a_missing_right_is_logged_once_and_runs_are_sent(
         assert caplog.text.count("Redis refuses to record incidents") == 1
     finally:
         client.execute_command("ACL", "DELUSER", "older")
+
+
+def test_lint_warns_of_promises_that_cannot_be_meant_so(app: Celery) -> None:
+    create(app, max_failures=3, disable_after_failures=3)
+    create(app, "fine", max_failures=2, disable_after_failures=3)
+
+    found = [each for each in ScheduleStore(app).lint() if each.rule == "odd-promise"]
+
+    assert [(each.name, each.text[:14]) for each in found] == [("feed", "max_failures 3")]
+
+
+def test_the_command_filters_and_shows_one_with_all_that_is_known(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass
+) -> None:
+    create(app)
+    create(app, "odd")
+    end_runs(app, "feed", "F", traceback="Traceback: here")
+    end_runs(app, "odd", "FS")
+    look(beat, let_pass)
+    incident = ScheduleStore(app).incidents.list("feed")[0]
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(redisbeater, ["incidents", *words], obj=SimpleNamespace(app=app)).output
+
+    assert incident.id in said("--entry", "feed", "--kind", "failed", "--since", "1h", "--open")
+    assert said("--entry", "feed", "--kind", "broken") == "no incidents\n"
+    assert "odd" not in said("--open")
+    whole = said("--id", incident.id)
+    assert "first error: ValueError: cannot parse row 17" in whole
+    assert "Traceback: here" in whole
+    with pytest.raises(ValueError, match="kind: expected one of"):
+        ScheduleStore(app).incidents.list(kind="odd")

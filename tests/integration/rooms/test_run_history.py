@@ -162,8 +162,8 @@ def test_history_as_json_is_one_object_a_line(
     assert set(lines[1]) == {
         "type", "id", "name", "task", "state", "kind", "fire_time", "attempt", "starts", "acks_late", "sent_at",
         "started_at", "seen_at", "finished_at", "worker", "pid", "error", "result", "note", "by", "restart_of",
-        "is_to_stop", "is_alone", "expires", "lease_end", "resend_at", "version", "queue", "release", "previous_fire_time",
-        "coalesced", "due_at",
+        "is_to_stop", "is_alone", "expires", "lease_end", "resend_at", "version", "queue", "previous_fire_time",
+        "coalesced", "due_at", "release",
     }  # fmt: skip
 
 
