@@ -102,7 +102,8 @@ def looks(site: Site, count: int) -> None:
     site.pass_until(count)
     incidents.OVERLAP = timedelta(0)
     watch, before = site.beat._beat.watch, incidents.PERIOD_SECONDS
-    incidents.PERIOD_SECONDS, began, asked = 0.0, time.process_time(), site.server_seconds()
+    incidents.PERIOD_SECONDS, watch._look_at = 0.0, 0.0
+    began, asked = time.process_time(), site.server_seconds()
     for _ in range(LOOKS):
         watch.step()
         while watch._look is not None:
@@ -120,6 +121,8 @@ def storm(site: Site, count: int) -> None:
         RedisScheduleEntry(f"due {number}", "proj.work", 1.0, app=site.app, last_run_at=last).save()
     site.beat.tick()
     site.fail(count)
+    site.beat.tick()  # sends what has become due meanwhile
+    site.beat._beat.counts.restart()
     before = int(site.client.info("memory")["used_memory"])
     seconds = site.pass_until(count)
     after = int(site.client.info("memory")["used_memory"])

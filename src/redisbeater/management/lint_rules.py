@@ -308,9 +308,8 @@ def of_promises(definition: Definition, defaults: Defaults, found: EntryResult) 
     """Yield a finding if the runs of an entry usually take longer than it promises."""
     within = policy_value(definition, defaults, "finish_within")
     if within is not None and found.usual is not None and found.usual.total_seconds() > within:
-        text = (
-            f"finish_within {span_words(timedelta(seconds=within))}, and a run usually takes {span_words(found.usual)}"
-        )
+        promised, usual = span_words(timedelta(seconds=within)), span_words(found.usual)
+        text = f"finish_within {promised}, and a run usually takes {usual}"
         yield Finding.of("odd-promise", definition.name, text)
 
 
