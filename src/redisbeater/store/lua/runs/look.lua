@@ -32,18 +32,20 @@ local function add(...) rows[#rows + 1] = {...} end
 -- Tell whether there are enough rows for one reply.
 local function is_full() return #rows >= 50 end
 
--- Return the members of a list as a table, if they are few enough to be read at once, which is much faster than to
+-- Return the members of a list, and as a set, if they are few enough to be read at once, which is much faster than to
 -- ask for each; else nil.
 local function members_of(list)
   local found = {}
   if (try('ZCARD', list) or 0) > 5000 then return nil end
-  for _, member in ipairs(try('ZRANGEBYSCORE', list, '-inf', '+inf') or {}) do
-    found[member] = true
+  local all = try('ZRANGEBYSCORE', list, '-inf', '+inf') or {}
+  for i = 1, #all do
+    found[all[i]] = true
   end
-  return found
+  return all, found
 end
 
-local all_open, all_failed = members_of(open_ones), members_of(base .. ':failed')
+local opened_list, all_open = members_of(open_ones)
+local failed_list, all_failed = members_of(base .. ':failed')
 
 local function is_in(list, all, member)
   if all then return all[member] or false end
@@ -55,9 +57,10 @@ local function is_open(kind, name) return is_in(open_ones, all_open, kind .. ' '
 
 local function has_failed(name) return is_in(base .. ':failed', all_failed, base .. name) end
 
--- Return so many members of a list from a place on; ZRANGE would be a right that a beat without runs does not need.
-local function members(list, from, count)
-  local found = try('ZRANGEBYSCORE', list, '-inf', '+inf', 'WITHSCORES', 'LIMIT', from, count)
+-- Return so many members of a list from a place on. ZRANGE would be a right that a beat without runs does not need.
+local function members(list, all, from, count)
+  if all then return {unpack(all, from + 1, math.min(from + count, #all))} end
+  local found = try('ZRANGEBYSCORE', list, '-inf', '+inf', 'LIMIT', from, count)
   return found or {}
 end
 
@@ -105,15 +108,16 @@ local function ended(from, count)
 end
 
 local function failed(from, count)
-  local listed = members(base .. ':failed', from, count)
-  for i = 1, #listed, 2 do
-    if is_full() then return (i - 1) / 2 end
-    local name = name_of(listed[i])
-    if is_name(name) and not is_open('failed', name) then
-      add('failed', name, listed[i + 1], read(listed[i], 'ends').ends or '', bad_runs(name))
+  local listed = members(base .. ':failed', failed_list, from, count)
+  for place, key in ipairs(listed) do
+    if is_full() then return place - 1 end
+    local name = name_of(key)
+    if not is_open('failed', name) and is_name(name) then
+      local since_when = try('ZSCORE', base .. ':failed', key) or now
+      add('failed', name, since_when, read(key, 'ends').ends or '', bad_runs(name))
     end
   end
-  return #listed / 2
+  return #listed
 end
 
 local function waiting(from, count)
@@ -131,16 +135,16 @@ local function waiting(from, count)
 end
 
 local function not_sent(from, count)
-  local listed = members(base .. ':failing', from, count)
-  for i = 1, #listed, 2 do
-    if is_full() then return (i - 1) / 2 end
-    local name, stored = name_of(listed[i]), read(listed[i], 'failing_since', 'last_error')
+  local listed = members(base .. ':failing', nil, from, count)
+  for place, key in ipairs(listed) do
+    if is_full() then return place - 1 end
+    local name, stored = name_of(key), read(key, 'failing_since', 'last_error')
     local is_long = instant(stored.failing_since) and now - stored.failing_since >= tonumber(unsent)
     if is_name(name) and is_long and not is_open('not_sent', name) then
       add('not_sent', name, stored.failing_since, string.sub(stored.last_error or '', 1, 4096))
     end
   end
-  return #listed / 2
+  return #listed
 end
 
 local function overdue(from, count)
@@ -169,13 +173,11 @@ local function goes_on(kind, name, place)
 end
 
 local function opened(from, count)
-  local listed = members(open_ones, from, count)
-  for i = 1, #listed, 2 do
-    if is_full() then return (i - 1) / 2 end
-    local place = listed[i]
+  local listed = members(open_ones, opened_list, from, count)
+  for rank, place in ipairs(listed) do
+    if is_full() then return rank - 1 end
     local kind, name = parts_of(place)
-    local is_of_entry = OF_ENTRIES[kind] and name ~= ''
-    local score = nil
+    local is_of_entry, score = OF_ENTRIES[kind] and name ~= '', nil
     if is_of_entry then score = redis.call('ZSCORE', schedule, base .. name) end
     if not KNOWN[kind] then
       kind = nil -- another part of beat, or a newer one, has opened it
@@ -185,7 +187,7 @@ local function opened(from, count)
       add('dormant', kind, name)
     end
   end
-  return #listed / 2
+  return #listed
 end
 
 -- Look at one page of the reports on broken entries; return where the next one begins.
