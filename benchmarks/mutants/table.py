@@ -955,10 +955,10 @@ LOSS = (
     ),
     Mutant(
         name="incident-of-one-bad-end-too-few",
-        path="model/incident_rules.py",
-        old="    if number <= promises.max_failures:\n        return NotYet",
-        new="    if number < promises.max_failures:\n        return NotYet",
-        harm="Who allows two failures in a row is told of the second.",
+        path="beat/incidents.py",
+        old='            max_failures=policy_value(definition, context.defaults, "max_failures"),\n',
+        new="            max_failures=0,\n",
+        harm="Who allows two failures in a row is told of the first.",
         first=("integration/rooms/test_incident_watch.py",),
     ),
     Mutant(

@@ -482,3 +482,21 @@ def test_the_command_filters_and_shows_one_with_all_that_is_known(
     assert "Traceback: here" in whole
     with pytest.raises(ValueError, match="kind: expected one of"):
         ScheduleStore(app).incidents.list(kind="odd")
+
+
+def test_a_beat_that_has_not_seen_how_an_incident_ended_does_not_begin_it_again(
+    make_app: MakeApp, make_scheduler: MakeScheduler, let_pass: LetPass
+) -> None:
+    app = make_app(redisbeater_track_runs=True, redisbeater_lock_key=None)
+    create(app)
+    end_runs(app, "feed", "F")
+    beat = make_scheduler(app)
+    look(beat, let_pass)
+    ScheduleStore(app).disable("feed")
+    look(beat, let_pass)
+    ScheduleStore(app).enable("feed")
+
+    look(make_scheduler(app), let_pass)
+
+    assert opened(app) == {}
+    assert only(app).times == 1
