@@ -267,6 +267,8 @@ class RedisScheduler(Scheduler):
         except SchedulePaused as exc:
             beat.counts.count_claim("paused")
             beat.heartbeat.pause()
+            if exc.passed is not None:
+                beat.watch.passed(*exc.passed)
             longest = beat.pausing.began(exc, self.max_interval)
             self._look_at = host_seconds() + min(longest, beat.dispatcher.delays.send_in_pause(beat.leadership.token))
             return
@@ -292,6 +294,7 @@ class RedisScheduler(Scheduler):
         if beat.pausing.is_on:
             beat.pausing.ended()
         beat.heartbeat.claimed(claim.now, claim.entries)
+        beat.watch.passed(claim.passed, claim.now)
         beat.clock.observe(claim.now, asked_at=claim.asked_at)
         if claim.removed or claim.misnamed:
             report_members(claim, self._context.redis.keys)

@@ -59,7 +59,7 @@ NARROW_ROOMS = {
     "runs": GROUND | {"config", "model", "store", "context"},
     "delays": GROUND | {"broker.message", "config", "model", "revoked", "store"},
     "revoked": GROUND | {"broker.message"},
-    "store": GROUND | {"config", "model.incident", "model.meta", "model.log_line", "model.run"},
+    "store": GROUND | {"config", "model.incident", "model.incident_rules", "model.meta", "model.log_line", "model.run"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.

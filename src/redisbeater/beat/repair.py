@@ -100,6 +100,10 @@ class ForeignKeys:
             keys.delays: "delays are not sent",
             keys.delay_messages: "delays are not sent",
             keys.failing_delays: "delays are not sent",
+            keys.open_incidents: "open incidents are not listed, nor told of",
+            keys.promises: "no finish_within is watched",
+            keys.passed: "it is not noticed when no beat has run for a while",
+            keys.releases: "releases are not listed",
         }
 
     def check(self) -> None:

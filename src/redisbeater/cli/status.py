@@ -67,8 +67,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     identity = f", id {found.id}" if found.id else ""
     schedule = f"{found.prefix} at {found.address}, {entries}{identity}"
     yield "schedule", "     ".join(filter(None, (schedule, _server(found.leaders))))
-    for incident in found.incidents:
-        yield "incident", incident.told
+    for text in found.told_incidents:
+        yield "incident", text
     if found.refusal:
         yield "redis", f"refuses changes, so nothing is sent: {found.refusal}"
     if not found.is_led:

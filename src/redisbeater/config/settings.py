@@ -239,6 +239,40 @@ class Config:
         "a whole number, from 0 to 10",
         "How often a run whose worker died is sent again. 0: never, as with Celery. An entry may override it.",
     )
+    max_failures: int = _setting(
+        0,
+        values.count(29, least=0),
+        "a whole number, from 0 to 29",
+        "How many bad ends in a row are no incident yet: :doc:`incidents`. An entry may override it.",
+    )
+    start_within: float | None = _setting(
+        300.0,
+        values.optional(values.seconds(1)),
+        "seconds, at least 1, or None",
+        "Seconds for which a run may wait for a worker until that is an incident. None: for any time. An entry may "
+        "override it.",
+    )
+    finish_within: float | None = _setting(
+        None,
+        values.optional(values.seconds(1)),
+        "seconds, at least 1, or None",
+        "Seconds after a run was sent in which one must have ended well, or that is an incident. None: nothing is "
+        "promised. An entry may override it.",
+    )
+    incident_days: int = _setting(
+        7,
+        values.count(3_650),
+        "a whole number, from 1 to 3,650",
+        "For how many days an incident is kept after its end.",
+    )
+    release: str | None = _setting(
+        None,
+        values.optional(values.read_text),
+        "a text or None",
+        "The release of the code that workers execute; it is kept with each run, and the log of the schedule says when "
+        "it was reported first. None: ``SENTRY_RELEASE``, ``HEROKU_RELEASE_VERSION`` or ``GIT_COMMIT`` of the "
+        "environment.",
+    )
     stop_signal: str | None = _setting(
         "SIGTERM",
         values.optional(values.read_signal),

@@ -35,6 +35,7 @@ from redisbeater.management.lint_rules import (
     of_arguments,
     of_definition,
     of_policies,
+    of_promises,
     of_result,
     of_sentry,
     of_stored,
@@ -69,6 +70,9 @@ MOST_RUNS = 30
 
 #: Seconds of jitter that are advised against a herd.
 ADVISED_JITTER = 300
+
+#: Open incidents that are findings.
+MOST_INCIDENTS = 1_000
 
 #: How many entries are read in one step.
 PIECE = 250
@@ -120,7 +124,8 @@ class Linter:
         self._check_server()
         self._check_declared(reports)
         status, _ = read_overview(context)
-        self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
+        opened = context.redis.incidents.newest(MOST_INCIDENTS, only_open=True)
+        self._findings += (Finding.of("incident", each.entry, each.told) for each in opened if each.is_news)
         self._findings += (Finding.of("delays", "", text) for text in delay_problems(context, status.delays))
         if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
@@ -175,7 +180,9 @@ class Linter:
 
     def _add_result(self, stored: StoredEntry, ends: Ends, runs: Sequence[Run]) -> None:
         definition = stored.definition
-        self._findings += of_result(definition.name, result_of(ends, runs, self._now, options=definition.options))
+        found = result_of(ends, runs, self._now, options=definition.options)
+        self._findings += of_result(definition.name, found)
+        self._findings += of_promises(definition, self._context.defaults, found)
         if ends.result is Result.FAILED:
             self._failed.add(definition.name)
 

@@ -18,6 +18,7 @@ from redisbeater.management.why.facts import (
 )
 from redisbeater.management.why.runs import failures, in_the_way, quoted_argument, run_evidence, unstarted, with_result
 from redisbeater.model.beat_line import Pause
+from redisbeater.model.incident import OVERDUE
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules.zones import in_zone
@@ -28,7 +29,17 @@ _STATES = ("enabled", "disabled", "finished", "created")
 
 
 def answer_now(facts: Facts) -> Answer:
-    """Return why an entry does not run at this moment."""
+    """Return why an entry does not run at this moment, with its open incidents.
+
+    What only an incident says comes first: the answers are about failures, waiting runs and what cannot be sent anyway.
+    """
+    answer = _answer_now(facts)
+    told = [Evidence(at=each.opened, text=f"incident {each.id}: {each.sentence}") for each in facts.incidents]
+    first = "".join(f"{each.sentence.capitalize()}. " for each in facts.incidents if each.kind == OVERDUE)
+    return replace(answer, sentence=first + answer.sentence, evidence=(*told, *answer.evidence)) if told else answer
+
+
+def _answer_now(facts: Facts) -> Answer:
     if facts.problem:
         return _broken(facts)
     stored, policy = facts.stored, facts.policy
