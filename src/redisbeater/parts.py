@@ -12,6 +12,7 @@ from redisbeater.beat.incidents import IncidentWatch
 from redisbeater.beat.leadership import Leadership, ScheduleLog
 from redisbeater.beat.loss import Loss
 from redisbeater.beat.monitor import Monitor
+from redisbeater.beat.notices import Notices
 from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.repair import ForeignKeys, Repair
 from redisbeater.beat.unstored import Unstored
@@ -103,6 +104,8 @@ class BeatParts:
             is_away=lambda: self.outage.is_on,
         )
         delays = self.dispatcher.delays
-        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays, self.watch)
+        self.notices = Notices(context, self.heartbeat.token, self.counts)
+        chores = (self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays, self.watch, self.notices)
+        self.chores = Chores(*chores)
         self.notifier = redis.notifier()
         self.fault = Fault()

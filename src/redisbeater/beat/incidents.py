@@ -173,9 +173,10 @@ class IncidentWatch:
             promises = self._promises({sign.entry for sign in page if sign.entry and sign.kind != BROKEN})
             openings = list[Opening]()
             for sign in page:
-                decision = decide(sign, promises.get(sign.entry, self._of_schedule), self._terms, now)
+                promised = promises.get(sign.entry, self._of_schedule)
+                decision = decide(sign, promised, self._terms, now)
                 if isinstance(decision, Opening):
-                    openings.append(decision)
+                    openings.append(replace(decision, told=promised.told))
                     self._settle(sign.kind, sign.entry, _fact(sign), now + _AGAIN)
                 else:
                     self._settle(sign.kind, sign.entry, _fact(sign), decision.until)
@@ -207,7 +208,7 @@ class IncidentWatch:
                 self._report_closed(opening.kind, opening.entry, outcome)
 
     def _open_now(self, opening: Opening) -> None:
-        self._open([opening])
+        self._open([replace(opening, told=self._of_schedule.told)])
 
     # Close
 
@@ -260,7 +261,8 @@ class IncidentWatch:
             )
             for name, found in over.items()
         )
-        self._open([found for sign in signs if (found := healed(sign, promises[sign.entry])) is not None])
+        found = ((healed(sign, promises[sign.entry]), promises[sign.entry].told) for sign in signs)
+        self._open([replace(opening, told=told) for opening, told in found if opening is not None])
 
     # What entries promise
 
@@ -286,6 +288,7 @@ class IncidentWatch:
             start_within=start_within,
             finish_within=finish_within,
             is_disabled=not definition.enabled and not _was_disabled_by_beat(snapshot, definition, policy),
+            told=self._context.config.told(definition.notify),
         )
 
     @property
@@ -293,7 +296,8 @@ class IncidentWatch:
         """What the settings promise."""
         defaults = self._context.defaults
         start_within = None if defaults.start_within is None else timedelta(seconds=defaults.start_within)
-        return Promises(max_failures=defaults.max_failures, start_within=start_within)
+        told = self._context.config.told()
+        return Promises(max_failures=defaults.max_failures, start_within=start_within, told=told)
 
     # What is no incident yet
 

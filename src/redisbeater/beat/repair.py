@@ -102,6 +102,8 @@ class ForeignKeys:
             keys.failing_delays: "delays are not sent",
             keys.open_incidents: "open incidents are not listed, nor told of",
             keys.promises: "no finish_within is watched",
+            keys.notices: "nobody is told of incidents",
+            keys.told: "nobody is told of incidents",
             keys.passed: "it is not noticed when no beat has run for a while",
             keys.releases: "releases are not listed",
         }

@@ -20,7 +20,7 @@ from redisbeater.config.values import (
     refuse_unknown,
 )
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
+from redisbeater.model.policies import NOBODY, Coalesce, EvictionCheck, Overlap
 from redisbeater.redaction import DEFAULT_PATTERNS, hide
 
 #: The most entries of one claim: the server serves nobody else meanwhile, and the reply is one text.
@@ -339,6 +339,20 @@ class Config:
         "seconds, from 1 to 3600",
         "Seconds from one request to ``ping_url`` to the next.",
     )
+    notify: Mapping[str, tuple[str, ...]] = _setting(
+        dict,
+        values.read_receivers,
+        "a dict of URLs of Apprise, or lists of them, by name",
+        "Who is told of incidents: :doc:`know-that-it-ran`. An entry names one of them with ``notify``; of others, and "
+        "of the schedule itself, ``default`` is told, or the first. The leading beat needs the extra ``notify``.",
+        secret=True,
+    )
+    page_url: str | None = _setting(
+        None,
+        values.optional(values.read_web_url),
+        "a URL of http or https, or None",
+        "Where people reach the web page: messages of incidents end with it.",
+    )
     application: str | None = _setting(
         None,
         values.optional(values.read_text),
@@ -407,6 +421,23 @@ class Config:
         config.url.check_prefix(prefix)
         return config
 
+    @property
+    def receivers(self) -> dict[str, str]:
+        """The URLs of all receivers, each by what it is called: ``ops`` for the first of a name, then ``ops.2``."""
+        return {
+            called: url
+            for name, urls in self.notify.items()
+            for called, url in zip(receiver_names(name, len(urls)), urls)
+        }
+
+    def told(self, name: str | None = None) -> tuple[str, ...]:
+        """Return the receivers that are told about an entry which names these; empty: nobody.
+
+        Where there is no such name, and of the schedule itself, ``default`` is told, or the first.
+        """
+        found = next((each for each in (name, "default", *self.notify) if each in self.notify), None)
+        return () if found is None or name == NOBODY else receiver_names(found, len(self.notify[found]))
+
     def _check_overlap(self) -> None:
         if self.overlap is not Overlap.ALLOW and not self.track_runs:
             raise ImproperlyConfigured(
@@ -440,6 +471,11 @@ class Config:
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
             return self.lock_key
         return self.key_prefix + self.lock_key
+
+
+def receiver_names(name: str, number: int) -> tuple[str, ...]:
+    """Return what the receivers of a name are called."""
+    return (name, *(f"{name}.{place}" for place in range(2, number + 1)))[:number]
 
 
 #: RedBeat's settings with a successor of the same name, besides its prefix.

@@ -14,9 +14,11 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.incident import Incident
+from redisbeater.model.message import Sender
 from redisbeater.store import Snapshot, is_of_redbeat, lock_warning, pages
 from redisbeater.store.delays import DelayCounts
 from redisbeater.store.measures import COUNTS
+from redisbeater.store.notices import Receiver
 
 if TYPE_CHECKING:  # a beat reads no details
     from redisbeater.health.details import LastHour, Server
@@ -97,6 +99,8 @@ class Status:
         incidents: what is wrong since when, and nobody has acknowledged: the newest of each kind.
         news: how many incidents there are of each kind.
         is_looked_at: whether a beat looks for incidents; else what is listed as wrong counts in their place.
+        notices: how many notices of incidents are to be told now.
+        receivers: those that were told of incidents, or could not be.
         dormant: how many entries do not run: they are disabled, or have finished.
         workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
             expired, or 20 were sent.
@@ -130,6 +134,8 @@ class Status:
     incidents: tuple[Incident, ...] = ()
     news: Mapping[str, int] = field(default_factory=dict)
     is_looked_at: bool = False
+    notices: int = 0
+    receivers: tuple[Receiver, ...] = ()
     dormant: int = 0
     workers_report: bool = True
     lock_left: timedelta | None = None
@@ -226,6 +232,8 @@ class Status:
             "unstarted": self.unstarted,
             "incidents": [incident.as_dict() for incident in self.incidents],
             "news": dict(self.news),
+            "notices": self.notices,
+            "receivers": self.receivers,
             "workers_report": self.workers_report,
             "delays": self.delays,
             "beats": self.beats,
@@ -233,6 +241,13 @@ class Status:
             "last_hour": self.last_hour,
         }
         return json_form(found)
+
+
+def sender_of(context: Context) -> Sender:
+    """Return what messages say of the schedule of an app."""
+    redis = context.redis
+    schedule = f"{redis.keys.prefix} at {redis.address}"
+    return Sender(schedule=schedule, zone=context.zone, page_url=context.config.page_url or "")
 
 
 #: A schedule of so many entries at most is looked through for broken ones, and how many are read in one step.
@@ -297,6 +312,8 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         incidents=found.incidents,
         news=found.news,
         is_looked_at=found.looked_at is not None and found.now - found.looked_at < LONGEST_PASS,
+        notices=found.notices,
+        receivers=found.receivers,
         dormant=found.dormant,
         delays=found.delays,
         **{name: getattr(found, name) for name in COUNTS},

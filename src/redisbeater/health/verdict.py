@@ -31,6 +31,9 @@ MOST_FAILED = 5
 #: How long a broker may be away.
 LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
 
+#: How long it may be impossible to tell a receiver of incidents.
+LONGEST_UNTOLD = timedelta(minutes=5)
+
 #: How long the lock may be free beyond its timeout.
 HANDOVER = timedelta(seconds=5)
 
@@ -63,8 +66,8 @@ class Health:
 
     Attributes:
         problems: what is wrong; empty: it is healthy.
-        failed: for each problem the check that found it: ``pass lead late redis broker incidents entries workers
-            results delays``.
+        failed: for each problem the check that found it: ``pass lead late redis broker notices incidents entries
+            workers results delays``.
         facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
     """
@@ -155,6 +158,10 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
         yield "delays", f"delays late: {status.delays.late:,}, oldest {oldest} (limit {limit})"
     for kind, number in status.news.items():
         yield from _of_incidents(status, kind, number, terms)
+    for receiver in status.receivers:
+        if receiver.since is not None and (untold := status.now - receiver.since) > LONGEST_UNTOLD:
+            length = duration_words(untold)
+            yield "notices", f"{receiver.name} could not be told of incidents for {length}: {shown(receiver.problem)}"
     for beat in status.leaders:
         away = beat.broker_away_at(status.now)
         if away > LONGEST_BROKER_OUTAGE:

@@ -34,6 +34,7 @@ from redisbeater.management.lint_rules import (
     memory,
     of_arguments,
     of_definition,
+    of_notify,
     of_policies,
     of_promises,
     of_result,
@@ -43,6 +44,7 @@ from redisbeater.management.lint_rules import (
     redbeat_lacks,
 )
 from redisbeater.management.registered import import_tasks, is_registered
+from redisbeater.management.receivers import problems_of_receivers
 from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.model import json_text
@@ -123,6 +125,7 @@ class Linter:
                 self._progress(min(number * PIECE, len(names)))
         self._check_server()
         self._check_declared(reports)
+        self._findings += (Finding.of("untold", "", text) for text in problems_of_receivers(context))
         status, _ = read_overview(context)
         opened = context.redis.incidents.newest(MOST_INCIDENTS, only_open=True)
         self._findings += (Finding.of("incident", each.entry, each.told) for each in opened if each.is_news)
@@ -200,6 +203,7 @@ class Linter:
         if self._for_sentry:
             self._findings += of_sentry(definition)
         self._findings += of_policies(definition, context.defaults)
+        self._findings += of_notify(definition, context.config)
         self._by_task[definition.task].append(definition.name)
         self._findings += of_arguments(definition, self._context.app)
         if definition.enabled:

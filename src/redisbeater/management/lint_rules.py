@@ -20,7 +20,7 @@ from redisbeater.management.runs.results import EntryResult, Result
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
 from redisbeater.model.passed_values import task_problem
-from redisbeater.model.policies import Overlap
+from redisbeater.model.policies import NOBODY, Overlap
 from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import Run
@@ -41,6 +41,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
     "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
     "incident": ("error", "an incident that is open, and nobody has acknowledged"),
+    "untold": ("error", "a receiver of messages that cannot be told of incidents"),
     "delays": ("error", "delays that cannot be sent, or that wait while no beat sends any"),
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
@@ -49,6 +50,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
     "overlaps-self": ("warning", "runs that take longer than the time between two fire times"),
     "odd-promise": ("warning", "a max_failures or finish_within that cannot be meant so"),
+    "unknown-receiver": ("warning", "an entry whose notify is no name of redisbeater_notify: the default is told"),
     "no-deadline": ("warning", "an overlap other than allow without a deadline: a lost message holds up the next runs"),
     "herd": ("warning", "more than 100 runs in one second of the next 24 hours"),
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
@@ -330,6 +332,14 @@ def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) ->
     }[policy.overlap]
     times = f"runs take {span_words(longest, units=2)} (p95), the next one comes after {span_words(shortest, units=2)}"
     yield Finding.of("overlaps-self", stored.definition.name, f"{times}: {effect}")
+
+
+def of_notify(definition: Definition, config: Config) -> Iterator[Finding]:
+    """Yield a finding if the incidents of an entry are told to others than it names."""
+    name = definition.notify
+    if name not in (None, NOBODY, *config.notify):
+        told = f"{config.told(name)[0]} is told" if config.notify else "nobody is told"
+        yield Finding.of("unknown-receiver", definition.name, f"notify {name}: redisbeater_notify lacks it, {told}")
 
 
 def of_result(name: str, found: EntryResult) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.passed_values import args_advice
 from redisbeater.model.policies import (
     INHERIT,
+    RECEIVER_NAME,
     Anchor,
     AnchorLike,
     Coalesce,
@@ -113,6 +114,18 @@ class Number(FieldKind):
         bounds = f", at least {self.least}, or None" if self.most is None else f" from {self.least} to {self.most}"
         of = f" of {self.of}" if self.of else ""
         raise InvalidEntry(path, f"expected a whole number{of}{bounds}, got {quoted(value)}")
+
+
+class Receivers(FieldKind):
+    """A name of those who are told of incidents, or ``none``."""
+
+    type, expected, example = str, "a name of redisbeater_notify, or 'none'", "ops"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return the name."""
+        if isinstance(value, str) and RECEIVER_NAME.fullmatch(value):
+            return value
+        raise InvalidEntry(path, f"expected {self.expected}, got {quoted(value)}")
 
 
 @dataclass(frozen=True)
@@ -370,6 +383,7 @@ _FIELDS = (
     Field("finish_within", Duration(MIN_GRACE_SECONDS, "24h"), INHERIT, Group.PROMISES,
           "That no run has ended well so long after one was sent is an incident. None means never.",
           untracked=(INHERIT, None), nullable=True),
+    Field("notify", Receivers(), None, Group.PROMISES, "Who is told of its incidents. none means nobody."),
     # A new field stands last: what is stored keeps its order.
 )  # fmt: skip
 
@@ -539,6 +553,7 @@ class _SharedFields(TypedDict, total=False):
     max_failures: int | Inherit
     start_within: float | timedelta | Inherit | None
     finish_within: float | timedelta | Inherit | None
+    notify: str | None
 
 
 class EntryFields(_SharedFields, total=False):
@@ -599,3 +614,4 @@ class StoredFields(NamedTuple):
     max_failures: int | Inherit = INHERIT
     start_within: float | Inherit | None = INHERIT
     finish_within: float | Inherit | None = INHERIT
+    notify: str | None = None

@@ -47,12 +47,14 @@ class Promises:
         start_within: how long a run may wait for a worker; None: any time.
         finish_within: how long after a run was sent one must have ended well; None: nothing is promised.
         is_disabled: whether a person has disabled the entry.
+        told: the receivers that are told of its incidents.
     """
 
     max_failures: int = 0
     start_within: timedelta | None = timedelta(minutes=5)
     finish_within: timedelta | None = None
     is_disabled: bool = False
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,7 @@ class Opening:
         run: the run whose traceback is kept with it.
         first: what is known.
         at: when it had ended already; None: it has not.
+        told: the receivers that are told of it.
     """
 
     kind: str
@@ -133,6 +136,7 @@ class Opening:
     within: timedelta | None = None
     run: str = ""
     at: datetime | None = None
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

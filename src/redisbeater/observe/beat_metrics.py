@@ -54,6 +54,7 @@ class BeatCollector(ScheduleCollector):
         yield self.family("delays_sent", {(): self._beat.dispatcher.delays.sent})
         yield self.family("wakeups", by_one(meter.wakeups))
         yield self.family("incidents_opened", by_one({**dict.fromkeys(INCIDENT_KINDS, 0), **meter.incidents}))
+        yield self.family("messages", by_one(meter.messages))
         yield self.histogram("lateness_seconds", {(): meter.all_lateness})
         yield self.histogram("pass_seconds", {(): meter.passes})
         if meter.last_pass is not None:

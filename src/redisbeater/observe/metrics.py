@@ -86,6 +86,7 @@ CATALOGUE = {
     "clock_offset_seconds": _own(MetricKind.GAUGE, "Clock of the host minus clock of Redis."),
     "wakeups": _own(MetricKind.COUNTER, "Ends of waits.", "by"),
     "incidents_opened": _own(MetricKind.COUNTER, "Incidents that this beat has opened.", "kind"),
+    "messages": _own(MetricKind.COUNTER, "Messages about incidents, one for each receiver.", "outcome"),
     "info": _own(MetricKind.GAUGE, "Always 1.", "version", "celery", "prefix", "server"),
     "entries": _shared(MetricKind.GAUGE, "Entries by state; each one has one state.", "state"),
     "overdue_entries": _shared(MetricKind.GAUGE, "Entries that are due and have not run."),

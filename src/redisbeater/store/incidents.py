@@ -29,6 +29,9 @@ MOST_INCIDENTS = 10_000
 #: What opens again so soon after its end is the same incident.
 AGAIN_SECONDS = 600
 
+#: What happens within so many seconds is told in one message.
+SOON_SECONDS = 30.0
+
 #: How many incidents one step reads.
 PAGE = 100
 
@@ -127,11 +130,15 @@ class IncidentKeys:
     Arguments:
         days: for how many days they are kept after their end.
         lines: how many lines the log of an entry keeps.
+        told: the receivers of those of the schedule.
     """
 
-    def __init__(self, connection: Connection, keys: Keys, days: int, lines: int) -> None:
+    def __init__(self, connection: Connection, keys: Keys, days: int, lines: int, told: Sequence[str] = ()) -> None:
         self._connection = connection
         self._keys = keys
+        self._told = list(told)
+        #: Seconds from what happens until somebody is told.
+        self.soon = SOON_SECONDS
         self._terms = [str(days * 86_400_000), str(AGAIN_SECONDS), str(MOST_INCIDENTS), str(lines)]
 
     def seen(self) -> Seen | None:
@@ -241,7 +248,7 @@ class IncidentKeys:
 
     def _open_lost(self, fact: Mapping[str, Any], beat: str, names: Sequence[str]) -> Outcome:
         first = {"beat": beat, **({"names": list(names)} if names else {})}
-        return self._change([{"verb": "open", "kind": SCHEDULE_LOST, "first": first, **fact}])[0]
+        return self._change([{"verb": "open", "kind": SCHEDULE_LOST, "first": first, "notify": self._told, **fact}])[0]
 
     def close_if_over(self) -> Outcome:
         """Close the incident that the schedule is lost if there are as many entries again."""
@@ -258,7 +265,9 @@ class IncidentKeys:
         keys, outcomes = self._keys, list[Outcome]()
         for page in pages(list(changes), CHANGED):
             ours = [keys.incidents, keys.current, keys.schedule, keys.id, keys.new_answer(), keys.open_incidents]
-            terms = [keys.incident(""), *self._terms, json.dumps(page, ensure_ascii=False), *BAD_ENDS]
+            ours.append(keys.notices)
+            changes = json.dumps(page, ensure_ascii=False)
+            terms = [keys.incident(""), *self._terms, str(self.soon), changes, *BAD_ENDS]
             found = self._connection.run("incidents", ours, terms)
             outcomes += (Outcome(word, each, int(count), int(left)) for word, each, count, left in found)
         return outcomes
@@ -312,6 +321,10 @@ class IncidentKeys:
             lambda client: client.zrevrangebyscore(self._keys.releases, "+inf", lowest, withscores=True),
         )
         return {release: from_unix(at) for release, at in found or ()}
+
+    def read(self, ids: Sequence[str]) -> list[Incident | None]:
+        """Return incidents in the order of their ids; None for one that is not kept."""
+        return self._read(ids)
 
     def _page(self, key: str, start: int) -> list[str]:
         ids: list[str] | None = unless_wrong_type(
@@ -426,6 +439,7 @@ def _opening(found: Opening) -> dict[str, Any]:
         "fingerprint": found.fingerprint,
         "count": found.count,
         "first": dict(found.first),
+        "notify": list(found.told),
         "line": line_text("incident_opened", kind=found.kind, why=shown(found.why)),
         **{name: value for name, value in optional.items() if value is not None},
     }

@@ -59,6 +59,9 @@ key                type         members                                         
 ``P:open``         sorted set   kind, blank, entry -> when that incident was opened, negative once somebody      none
                                 has acknowledged it
 ``P:promises``     sorted set   entry key -> until when a run is to end well, with ``finish_within``   none
+``P:notices``      sorted set   receiver, blank, id of an incident, blank, ``opened`` or ``closed`` -> when to   none
+                                tell that
+``P:told``         hash         receiver -> JSON: when it was told last, and what keeps it from that       none
 ``P:passed``       string       when a beat that writes incidents claimed last                        none
 ``P:releases``     sorted set   release of the code of workers -> when it was reported first, 50 of them  none
 ``P:delays``       sorted set   task id -> when beat is to send its message: its eta, the next try, or the   none
@@ -157,6 +160,8 @@ class Keys:
         self.current = f"{prefix}:current"
         self.open_incidents = f"{prefix}:open"
         self.promises = f"{prefix}:promises"
+        self.notices = f"{prefix}:notices"
+        self.told = f"{prefix}:told"
         self.passed = f"{prefix}:passed"
         self.releases = f"{prefix}:releases"
         self.delays = f"{prefix}:delays"
@@ -167,6 +172,7 @@ class Keys:
         #: The keys of incidents and delays, without which beat does all of its other work.
         self.newer = (
             *(self.incidents, self.current, self.open_incidents, self.promises, self.passed, self.releases),
+            *(self.notices, self.told),
             *(self.delays, self.delay_messages, self.failing_delays),
         )
         #: The lists of what something is wrong with, which other programs can make wrong.
@@ -232,6 +238,8 @@ class Keys:
             self.current: "hash",
             self.open_incidents: "zset",
             self.promises: "zset",
+            self.notices: "zset",
+            self.told: "hash",
             self.passed: "string",
             self.releases: "zset",
             self.delays: "zset",

@@ -15,6 +15,7 @@ from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.delays import DelayCounts
 from redisbeater.store.keys import ABSENT, Keys
+from redisbeater.store.notices import Receiver
 from redisbeater.store.records import MOST_BEATS, MOST_COUNTED
 from redisbeater.times import from_unix, instant_of
 
@@ -103,6 +104,8 @@ class Measured:
         incidents: the newest of those that are open and that nobody has acknowledged, five of each kind.
         news: how many there are of each kind.
         looked_at: when a beat claimed last that looks for incidents; None: none does.
+        notices: how many notices of incidents are to be told now.
+        receivers: those that were told of incidents, or could not be.
         beats: the lines of the beats: token -> JSON.
         totals: what became of runs so far; see :meth:`~redisbeater.store.runs.RunStore.totals`.
         delays: how many messages wait for their eta; None: there are none, and no beat sends any.
@@ -132,6 +135,8 @@ class Measured:
     incidents: tuple[Incident, ...]
     news: Mapping[str, int]
     looked_at: datetime | None
+    notices: int
+    receivers: tuple[Receiver, ...]
     beats: Mapping[str, str]
     totals: Mapping[str, str]
     delays: DelayCounts | None
@@ -162,6 +167,8 @@ class Measured:
             incidents=tuple(each for each in _incidents(reply["incidents"]) if each.is_news),
             news=dict(reply["news"] or {}),
             looked_at=instant_of(reply["passed"]),
+            notices=int(reply["notices"]),
+            receivers=tuple(Receiver.from_text(*pair) for pair in sorted(_pairs(reply["told"]).items())),
             beats=_pairs(reply["beats"], MOST_BEATS),
             totals=_pairs(reply["totals"]),
             delays=_delays(reply.get("delays")),
@@ -187,6 +194,7 @@ class Measures:
         lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
         ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results, keys.current]
         ours += [keys.delays, keys.failing_delays, keys.delay_sender, keys.open_incidents, keys.passed]
+        ours += [keys.notices, keys.told]
         counts = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT)]
         terms = [*counts, keys.incident(""), str(SHOWN_INCIDENTS)]
         return Measured.from_reply(self._connection.run("measure", ours, terms))

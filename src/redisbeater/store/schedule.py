@@ -57,6 +57,7 @@ from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
+from redisbeater.store.notices import NoticeKeys
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, report_text, reports_as_json
 from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, TriggerKeys, ZoneRulesKey
@@ -196,7 +197,9 @@ class RedisSchedule:
         self.triggers = TriggerKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
-        self.incidents = IncidentKeys(self._connection, self.keys, config.incident_days, config.log_limit)
+        terms = config.incident_days, config.log_limit, config.told()
+        self.incidents = IncidentKeys(self._connection, self.keys, *terms)
+        self.notices = NoticeKeys(self._connection, self.keys)
         self.runs = RunStore(self._connection, self.keys, config)
         self.delays = DelayStore(self._connection, self.keys, config)
 

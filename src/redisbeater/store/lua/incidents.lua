@@ -10,27 +10,30 @@
 -- KEYS[4] id         string: identity of this schedule
 -- KEYS[5] answer     string: what this call has answered, kept for a minute
 -- KEYS[6] open_ones  sorted set: kind, blank, entry -> when it was opened, negative once somebody has acknowledged it
+-- KEYS[7] notices    sorted set: receiver, blank, id of an incident, blank, 'opened' or 'closed' -> when to tell that
 -- ARGV[1] prefix     text: the key of an incident, without its id
 -- ARGV[2] keep       milliseconds for which an incident is kept after its end
 -- ARGV[3] again      seconds after its end in which it is opened again
 -- ARGV[4] most       number of incidents that are kept
 -- ARGV[5] lines      number of lines that the log of an entry keeps
--- ARGV[6] changes    JSON, a list; each has a verb, and kind and entry: what is wrong, empty: with the schedule.
+-- ARGV[6] soon       seconds until somebody is told: what follows until then is told with it
+-- ARGV[7] changes    JSON, a list; each has a verb, and kind and entry: what is wrong, empty: with the schedule.
 --                    open: {id: of a new incident, why, fingerprint, count: bad ends, or entries that there were,
---                    first: what is known, an object}, and what there is of: since, most: so many bad ends in a row
---                    are none, within: seconds, run: its id, for its traceback, line: for the log of the entry;
+--                    first: what is known, an object}, and what there is of: since, notify: who is told, a list, most:
+--                    so many bad ends in a row are none, within: seconds, run: its id, for its traceback, line: for the log of the entry;
 --                    of a lost schedule identity, or members: keys of entries without a hash. record: the same, with
 --                    at: when it had ended already. touch: {fingerprint, first: what is known now}. close: {line}, and
 --                    is_disabled where a person has disabled the entry. acknowledge: {id, ack: text, closes: whether
 --                    it ends with that}. forget: that an entry is to end well in time, which it need not. clear:
 --                    {cursor}: forget what ended a while ago
--- ARGV[7..] bad      fields of an entry that count its bad ends
+-- ARGV[8..] bad      fields of an entry that count its bad ends
 -- Returns for each {word, id, count, left}: 'OPENED', 'RECORDED', 'KNOWN': it is recorded, 'CHANGED': it fails in
 --      another way, 'UNTRUE': it is not so, 'CLOSED', 'OPEN', 'ACKNOWLEDGED', 'MISSING', 'FORGOTTEN' or 'CLEARED', with
 --      the next cursor as id; how many entries there were or how often it failed, and how many entries there are, as
 --      texts
 local incidents, current, schedule, id, answer, open_ones = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local prefix, keep, again, most, lines, changes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local notices = KEYS[7]
+local prefix, keep, again, most, lines, soon, changes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 local now, left = server_time(), redis.call('ZCARD', schedule)
 local base = string.sub(schedule, 1, -10) -- the key of the schedule is the prefix and ':schedule'
@@ -45,7 +48,7 @@ end
 local function known_as(fact)
   local known = try('HGET', current, place_of(fact))
   if known == nil then return nil end
-  local names = {'opened', 'closed', 'times', 'count', 'base', 'fingerprint', 'ack'}
+  local names = {'opened', 'closed', 'times', 'count', 'base', 'fingerprint', 'ack', 'notify'}
   return known, prefix .. (known or ''), known and read(prefix .. known, unpack(names)) or {}
 end
 
@@ -66,7 +69,7 @@ end
 
 local function bad_ends(entry)
   local sum = 0
-  for _, text in ipairs(try('HMGET', base .. entry, unpack(ARGV, 7)) or {}) do
+  for _, text in ipairs(try('HMGET', base .. entry, unpack(ARGV, 8)) or {}) do
     sum = sum + (tonumber(text or 0) or 0)
   end
   return sum
@@ -125,6 +128,40 @@ local function log(fact)
   if fact.line and is_there(fact.entry) then add_to_log(base .. ':log:' .. fact.entry, lines, fact.line) end
 end
 
+-- Tell whether it has happened 1, 2, 4, 8 ... times.
+local function is_power_of_two(times)
+  while times > 1 do
+    times = times / 2
+  end
+  return times == 1
+end
+
+-- Let the receivers of an incident be told what has become of it. `times`: how often it has begun; `is_new`: it has
+-- begun now, perhaps to fail in another way.
+--
+-- What waits to be told is replaced. A receiver that knows nothing of it yet is told when that was to be: what comes
+-- and goes would be put off for ever. That it has begun again is told at the 2nd, 4th, 8th time, at others if it lasts,
+-- unless the receiver does not know that it had ended. That it has ended again is told once it stays so.
+local function let_know(key, incident_id, receivers, what, times, is_new)
+  local other = what == 'opened' and 'closed' or 'opened'
+  local is_told = is_new and is_power_of_two(times)
+  for receiver in string.gmatch(receivers or '', '%S+') do
+    local member = receiver .. ' ' .. incident_id .. ' '
+    local known = try('HGET', key, 'told ' .. receiver)
+    local waits = try('ZSCORE', notices, member .. other) or try('ZSCORE', notices, member .. what)
+    local at = now + soon
+    if not known then
+      at = math.min(at, tonumber(waits or at))
+    elseif what == 'opened' and not is_told then
+      at = now + (known == what and 86400 or again)
+    elseif what == 'closed' and known == 'opened' and times > 1 and not is_new then
+      at = now + again
+    end
+    try('ZREM', notices, member .. other)
+    if what == 'opened' or known ~= what or is_told then try('ZADD', notices, at, member .. what) end
+  end
+end
+
 -- Return what is known as it is stored, with the traceback of its run.
 local function text_of(fact)
   local traceback = fact.run and try('GETRANGE', base .. ':traceback:' .. fact.run, 0, 65535)
@@ -138,9 +175,9 @@ local function begin(fact, known, stored, count, ended)
   local is_again = stored.opened and is_recent(stored.closed, ended and fact.since or now)
   local key, place = prefix .. (is_again and known or fact.id), place_of(fact)
   local opened = is_again and stored.opened or fact.since or now
-  local times = string.format('%.0f', is_again and (tonumber(stored.times) or 1) + 1 or 1)
+  local number = is_again and (tonumber(stored.times) or 1) + 1 or 1
   local told = {'why', fact.why, 'fingerprint', fact.fingerprint, 'latest', first, 'last', ended or now}
-  redis.call('HSET', key, 'times', times, 'count', count, unpack(told))
+  redis.call('HSET', key, 'times', string.format('%.0f', number), 'count', count, unpack(told))
   if fact.within then redis.call('HSET', key, 'within', fact.within) end
   if fact.kind == 'failed' then redis.call('HSET', key, 'base', bad_ends(fact.entry) - count) end
   if is_again then
@@ -159,7 +196,10 @@ local function begin(fact, known, stored, count, ended)
     try('ZADD', open_ones, opened, place)
   end
   log(fact)
-  return is_again and known or fact.id
+  local incident_id, receivers = is_again and known or fact.id, table.concat(fact.notify or {}, ' ')
+  if receivers ~= '' then redis.call('HSET', key, 'notify', receivers) end
+  let_know(key, incident_id, receivers, ended and 'closed' or 'opened', number, true)
+  return incident_id
 end
 
 local function open(fact)
@@ -194,17 +234,19 @@ local function touch(fact)
   redis.call('HSET', key, 'last', now, 'latest', cjson.encode(fact.first), 'fingerprint', fact.fingerprint)
   if is_other and stored.ack then
     redis.call('HDEL', key, 'ack')
+    let_know(key, known, stored.notify, 'opened', 1, true)
     try('ZADD', open_ones, stored.opened, place_of(fact))
   end
   return answered(is_other and 'CHANGED' or 'KNOWN', known)
 end
 
-local function end_it(key, fact, stored)
+local function end_it(key, incident_id, fact, stored)
   local count = tonumber(stored.count) or 0
   if stored.base and is_there(fact.entry) then count = math.max(count, bad_ends(fact.entry) - stored.base) end
   redis.call('HSET', key, 'closed', now, 'last', now, 'count', count)
   redis.call('PEXPIRE', key, keep)
   try('ZREM', open_ones, place_of(fact))
+  let_know(key, incident_id, stored.notify, 'closed', tonumber(stored.times) or 1, false)
   log(fact)
   return count
 end
@@ -225,17 +267,21 @@ local function close(fact)
     return answered('MISSING')
   end
   if goes_on(fact, key, stored) then return answered('OPEN', known, stored.count) end
-  return answered('CLOSED', known, end_it(key, fact, stored))
+  return answered('CLOSED', known, end_it(key, known, fact, stored))
 end
 
 local function acknowledge(fact)
   local key = prefix .. fact.id
-  local stored = read(key, 'opened', 'closed', 'count', 'base', 'kind', 'entry')
+  local stored = read(key, 'opened', 'closed', 'count', 'base', 'kind', 'entry', 'times', 'notify')
   if not stored.opened then return answered('MISSING') end
   redis.call('HSET', key, 'ack', fact.ack)
   stored.kind, stored.entry = stored.kind or '', stored.entry or ''
   if not stored.closed and (fact.closes or stored.kind == 'failed' and is_dormant(stored.entry)) then
-    return answered('CLOSED', fact.id, end_it(key, stored, stored))
+    return answered('CLOSED', fact.id, end_it(key, fact.id, stored, stored))
+  end
+  for receiver in string.gmatch(stored.notify or '', '%S+') do
+    local has_told = try('HGET', key, 'told ' .. receiver) -- who knows of it is not told once more
+    if has_told then try('ZREM', notices, receiver .. ' ' .. fact.id .. ' opened') end
   end
   if not stored.closed then try('ZADD', open_ones, 'XX', '-' .. stored.opened, place_of(stored)) end
   return answered('ACKNOWLEDGED', fact.id, stored.count)

@@ -22,6 +22,8 @@
 -- KEYS[18] sender  string with a TTL: where the beat sends delays that leads
 -- KEYS[19] opened   sorted set: kind, blank, entry -> when it was opened, negative once somebody has acknowledged it
 -- KEYS[20] passed   string: when a beat claimed last that looks for incidents
+-- KEYS[21] notices  sorted set: receiver, id of an incident and what has become of it -> when to tell that
+-- KEYS[22] told     hash: receiver -> JSON of when it was told, and why it cannot be
 -- ARGV[1] most      number of failing entries that are looked at
 -- ARGV[2] soon      seconds that a run may wait for a worker
 -- ARGV[3] few       number of runs, of reports and of incidents that are looked at
@@ -33,7 +35,8 @@
 --      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, unstarted_entries,
 --      running_entries: how many entries have such a run, or one that is executed, unstored: how many declarations have
 --      no entry, incidents: of each its id, names and values of fields, news: kind -> how many incidents are open that
---      nobody has acknowledged, passed: '' where no beat does so, beats: the lines, totals: names and counts, as
+--      nobody has acknowledged, passed: '' where no beat does so, notices: how many are to be told now,
+--      told: receivers and their JSON, beats: the lines, totals: names and counts, as
 --      HSCAN returns them, up to about 1,000; delays: {waiting, late: by a second or more, failing: how many there are,
 --      next: when the first is due}, unless there are none and no beat sends any; lock, zone, id:
 --      the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
@@ -43,7 +46,7 @@ local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
 local failed, unstable, waiting, current = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local delays, unsent, sender = KEYS[16], KEYS[17], KEYS[18]
-local opened, passed = KEYS[19], KEYS[20]
+local opened, passed, notices, told = KEYS[19], KEYS[20], KEYS[21], KEYS[22]
 local most, soon, few, incident, shown = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- Return how many entries have a run in a state, of those whose keys are passed.
@@ -143,6 +146,8 @@ return cjson.encode({
   incidents = incidents,
   news = news,
   passed = text_at(passed) or '',
+  notices = try('ZCOUNT', notices, '-inf', now) or 0,
+  told = (try('HSCAN', told, 0, 'COUNT', 200) or {})[2] or {},
   beats = lines and lines[2] or {},
   totals = counted,
   delays = count_delays(),
