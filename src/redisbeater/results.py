@@ -33,6 +33,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing, Score
 from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
 from redisbeater.store.delays import DelayCounts
+from redisbeater.store.notices import Receiver
 from redisbeater.store.server import ServerFacts
 
 __all__ = (
@@ -78,6 +79,7 @@ __all__ = (
     "Pause",
     "PlannedChange",
     "PlannedUpsert",
+    "Receiver",
     "Result",
     "Resumption",
     "Run",

@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         service = self.server
         body: Any = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        service.told.append(Told(body["title"], body["message"], body["type"], self.path))
+        service.told.append(Told(body["title"], body["message"], body.get("type", ""), self.path))
         with suppress(OSError):  # whoever asked has gone
             getattr(self, f"_{service.mode}")()
 

@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "max_failures": INHERIT,
     "start_within": INHERIT,
     "finish_within": INHERIT,
+    "notify": None,
 }
 
 

@@ -65,7 +65,7 @@ class Notices:
         self._context, self._token, self._counts = context, token, counts
         self._notices = context.redis.notices
         self._receivers = context.config.receivers
-        self._look_at = float("-inf")
+        self._look_at = self._again_at = float("-inf")
         #: The making of messages, which goes on in the next pass.
         self._making: Iterator[None] | None = None
         self._delivery: Delivery | None = None
@@ -79,7 +79,7 @@ class Notices:
     @property
     def is_behind(self) -> bool:
         """Whether it has more to do now."""
-        return self._making is not None or bool(self._records)
+        return time.monotonic() >= self._again_at and (self._making is not None or bool(self._records))
 
     def step(self, *, leads: bool = True) -> None:
         """Go on for a moment. A beat that does not lead begins nothing, and records what it has sent before.
@@ -94,10 +94,13 @@ class Notices:
             return
         if leads:
             self._look_at_urls()
-        self._guarded(lambda: self._go_on(leads=leads))
+        if time.monotonic() >= self._again_at:
+            self._guarded(lambda: self._go_on(leads=leads))
 
     def end(self) -> None:
         """Record what was sent; what is still on its way then is left to another beat."""
+        if self._check is not None:
+            self._check.cancel()
         delivery = self._delivery
         if delivery is not None and not delivery.wait(END_SECONDS):
             delivery.cancel()
@@ -113,10 +116,9 @@ class Notices:
         try:
             act()
         except StoreError as exc:
-            self._making, self._look_at = None, time.monotonic() + PERIOD_SECONDS
+            self._making, self._again_at = None, time.monotonic() + PERIOD_SECONDS
             if isinstance(exc, StoreUnavailable):
                 raise
-            self._records.clear()
             if self._seldom.is_due("notices", exc):
                 logger.error("Redis refuses to say what is to be told of incidents, trying again: %s", exc)
 

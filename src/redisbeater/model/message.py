@@ -14,8 +14,8 @@ from redisbeater.times import duration_words
 #: Characters of a text at most: services cut longer ones, or make several messages of one.
 MOST_TEXT = 1_500
 
-#: Characters of a title, and of a line of the text.
-MOST_TITLE, MOST_LINE = 200, 300
+#: Characters of a title, of a sentence in the text, and of each of its other lines.
+MOST_TITLE, MOST_SENTENCE, MOST_LINE = 200, 300, 120
 
 #: What some services take for a call of everybody in a room, or of one person; what breaks it cannot be seen.
 _CALLS = re.compile(r"@(?=everyone|here|channel|all)|<(?=[!@])")
@@ -68,7 +68,7 @@ def message_of(begun: Sequence[Incident], ended: Sequence[Incident], more: int, 
     sizes = [len(group.incidents) for group in (*groups, *healed)]
     return Message(
         title=_safe(shown(title, MOST_TITLE)),
-        text=_safe("\n".join(_fitting(blocks, sizes, total, list(_footer(sender))))),
+        text="\n".join(_fitting(blocks, sizes, total, list(_footer(sender)))),
         is_good=not groups,
     )
 
@@ -76,7 +76,7 @@ def message_of(begun: Sequence[Incident], ended: Sequence[Incident], more: int, 
 def trial_message(sender: Sender) -> Message:
     """Return the message that shows that messages arrive."""
     lines = ["This is a test: nothing is wrong.", *_footer(sender)]
-    return Message(title="redisbeater: messages arrive", text=_safe("\n".join(lines)), is_good=True)
+    return Message(title="redisbeater: messages arrive", text="\n".join(lines), is_good=True)
 
 
 def _size(group: IncidentGroup) -> tuple[int, datetime]:
@@ -89,7 +89,7 @@ def _fitting(blocks: Sequence[Sequence[str]], sizes: Sequence[int], total: int, 
     lines, told = list[str](), 0
     room = MOST_TEXT - sum(len(line) + 1 for line in footer) - len(rest) - 20
     for block, size in zip(blocks, sizes):
-        if sum(len(line) + 3 for line in (*lines, *block)) > room:  # breaking calls takes characters as well
+        if sum(len(line) + 1 for line in (*lines, *block)) > room:
             break
         lines, told = [*lines, *block], told + size
     if told < total:
@@ -130,14 +130,14 @@ def _ended(group: IncidentGroup, sender: Sender) -> list[str]:
 
 def _lines(texts: Sequence[str]) -> list[str]:
     """Return lines that can be printed, the first one in front of the others."""
-    first, *others = (shown(text.strip(), MOST_LINE) for text in texts if text)
-    return [first, *(f"  {text}" for text in others)]
+    first, *others = (text.strip() for text in texts if text)
+    return [_safe(shown(first, MOST_SENTENCE)), *(f"  {_safe(shown(text, MOST_LINE))}" for text in others)]
 
 
 def _footer(sender: Sender) -> Iterator[str]:
-    yield f"schedule {shown(sender.schedule, 120)}"
-    if sender.page_url:
-        yield sender.page_url[:MOST_LINE]
+    yield f"schedule {_safe(shown(sender.schedule, MOST_LINE))}"
+    if 0 < len(sender.page_url) <= MOST_SENTENCE:
+        yield sender.page_url
 
 
 def _clock(moment: datetime, sender: Sender) -> str:
