@@ -106,6 +106,7 @@ class ForeignKeys:
             keys.told: "nobody is told of incidents",
             keys.passed: "it is not noticed when no beat has run for a while",
             keys.releases: "releases are not listed",
+            keys.seen: "the web page shows the incidents of a day as new",
         }
 
     def check(self) -> None:

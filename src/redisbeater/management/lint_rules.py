@@ -57,6 +57,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "short-interval": ("warning", "an interval below 0.1 seconds"),
     "step-above-range": ("warning", "a step above the range of its field: only the first number is left"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
+    "long-disabled": ("hint", "an entry that has been disabled for 30 days, without an end"),
     "failing": ("warning", "an entry whose run cannot be sent"),
     "unstable": ("warning", "an entry of which three of the last 30 runs failed, or more"),
     "unstarted": ("warning", "runs that wait in a queue, and no worker has started one for half a minute"),

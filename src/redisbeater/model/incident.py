@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -104,7 +105,7 @@ class Incident:
         first: what was known when it was opened: of runs that fail ``run``, ``at``, ``state``, ``error``, ``worker``
             and ``release``; of a lost schedule ``entries``, ``left``, ``names`` of some that are gone, ``beat``.
         latest: the same of the last time that it was seen.
-        traceback: where the error of the first run was raised; empty: it is not kept.
+        packed: where the error of the first run was raised, as it is stored.
         acknowledged: who acknowledged it, when and why: ``by``, ``note``, ``at``; empty: nobody has.
     """
 
@@ -119,7 +120,7 @@ class Incident:
     times: int
     first: Mapping[str, Any] = field(default_factory=dict)
     latest: Mapping[str, Any] = field(default_factory=dict)
-    traceback: str = field(default="", repr=False)
+    packed: str = field(default="", repr=False)
     acknowledged: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -136,6 +137,16 @@ class Incident:
     def error(self) -> str:
         """The error of the newest run that is known, or an empty text."""
         return shown(without_secrets(str(self.latest.get("error") or self.first.get("error") or "")))
+
+    @property
+    def traceback(self) -> str:
+        """Where the error of the first run was raised; empty: it is not kept."""
+        return unpacked_traceback(self.packed) if self.packed else ""
+
+    @property
+    def frame(self) -> str:
+        """Where in the own code the first run failed: ``jobs/feed.py:41 in sync``; empty: that is not known."""
+        return own_frame(self.traceback)
 
     @property
     def sentence(self) -> str:
@@ -184,7 +195,8 @@ class Incident:
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         newest = {name: self.latest.get(name) or self.first.get(name) or "" for name in ("worker", "release")}
-        return {**json_fields(self, "traceback"), "error": self.error, **newest, "sentence": self.sentence}
+        told = {"error": self.error, "frame": self.frame, "sentence": self.sentence}
+        return {**json_fields(self, "packed"), **newest, **told}
 
     @classmethod
     def from_fields(cls, incident_id: str, fields: Mapping[str, str], bad_ends: int | None = None) -> Incident | None:
@@ -210,7 +222,7 @@ class Incident:
             times=max(read_count(fields.get("times")), 1),
             first={name: value for name, value in first.items() if name != _PACKED},
             latest={name: value for name, value in _object(fields.get("latest")).items() if name != _PACKED},
-            traceback=unpacked_traceback(str(first.get(_PACKED, ""))) if _PACKED in first else "",
+            packed=str(first.get(_PACKED, "")),
             acknowledged=_object(fields.get("ack")),
         )
 
@@ -228,6 +240,12 @@ class IncidentGroup:
     """
 
     incidents: tuple[Incident, ...]
+
+    @property
+    def closed(self) -> datetime | None:
+        """When the last of them ended; None: one is open."""
+        ends = [each.closed for each in self.incidents if each.closed is not None]
+        return max(ends) if len(ends) == len(self.incidents) else None
 
     @property
     def sentence(self) -> str:
@@ -253,6 +271,25 @@ def grouped(incidents: Iterable[Incident]) -> tuple[IncidentGroup, ...]:
             groups.append(group)
         group.append(each)
     return tuple(IncidentGroup(incidents=tuple(group)) for group in reversed(groups))
+
+
+#: A frame of a traceback: its file, its line and its function.
+_FRAME = re.compile(r'^ +File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+#: A file of a library, or of none.
+_FOREIGN = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python\d[.\d]*)[/\\]|^<")
+
+#: How many folders of a file are shown.
+_MOST_FOLDERS = 2
+
+
+def own_frame(traceback: str) -> str:
+    """Return the last frame of a traceback that is in no library: ``jobs/feed.py:41 in sync``; empty: there is none."""
+    for path, line, function in reversed(_FRAME.findall(traceback)):
+        if not _FOREIGN.search(path):
+            file = "/".join(re.split(r"[/\\]", path)[-1 - _MOST_FOLDERS :]).lstrip("/")
+            return shown(f"{file}:{line} in {function}")
+    return ""
 
 
 def _object(text: str | None) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from redisbeater.display import shown, without_secrets
+from redisbeater.display import shown
 from redisbeater.model.incident import Incident, IncidentGroup, grouped
 from redisbeater.times import duration_words
 
@@ -20,10 +20,6 @@ MOST_TITLE, MOST_SENTENCE, MOST_LINE = 200, 300, 120
 #: What some services take for a call of everybody in a room, or of one person; what breaks it cannot be seen.
 _CALLS = re.compile(r"@(?=everyone|here|channel|all)|<(?=[!@])")
 _WORD_JOINER = "\u2060"
-
-#: A frame of a traceback, and where code is that the application has not written itself.
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
-_FOREIGN = re.compile(r"[\\/](site-packages|dist-packages|lib[\\/]python\d[^\\/]*)[\\/]|^<")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +102,7 @@ def _begun(group: IncidentGroup, sender: Sender) -> list[str]:
     lines = [
         group.sentence,
         f"  since {_clock(first.opened, sender)}{again}{names}",
-        own_frame(first.traceback),
+        first.frame,
         ", ".join(f"{name} {text}" for name, text in facts.items() if text),
         f"celery redisbeater {'why ' + first.entry if first.entry else 'incidents --id ' + first.id}",
         f"incident {first.id}{'' if is_one else f' and {len(group.incidents) - 1:,} more'}",
@@ -136,8 +132,8 @@ def _lines(texts: Sequence[str]) -> list[str]:
 
 def _footer(sender: Sender) -> Iterator[str]:
     yield f"schedule {_safe(shown(sender.schedule, MOST_LINE))}"
-    if 0 < len(sender.page_url) <= MOST_SENTENCE:
-        yield sender.page_url
+    if sender.page_url and len(sender.page_url) <= MOST_SENTENCE:
+        yield f"{sender.page_url.rstrip('/')}/incidents"
 
 
 def _clock(moment: datetime, sender: Sender) -> str:
@@ -147,16 +143,6 @@ def _clock(moment: datetime, sender: Sender) -> str:
 def _ordinal(number: int) -> str:
     suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number // 10 % 10 != 1 else 0, "th")
     return f"{number:,}{suffix}"
-
-
-def own_frame(traceback: str) -> str:
-    """Return where in the application's own code an error was raised, as ``tasks.py:41 in sync``; empty: unknown."""
-    found = [frame for line in traceback.splitlines() if (frame := _FRAME.match(line))]
-    own = [frame for frame in found if not _FOREIGN.search(frame["file"])] or found
-    if not own:
-        return ""
-    frame = own[-1]
-    return without_secrets(f"{frame['file']}:{frame['line']} in {frame['function']}")
 
 
 def _safe(text: str) -> str:

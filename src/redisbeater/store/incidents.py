@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import count
 from typing import Any, NamedTuple
 
 from redisbeater.display import shown, without_secrets
@@ -298,14 +299,39 @@ class IncidentKeys:
                 and (since is None or each.closed is None or each.closed >= since)
             )
 
-        found, start = list[Incident](), 0
-        while len(found) < limit:
-            ids = self._page(self._keys.incidents, start)
+        found = list[Incident]()
+        for ids in self._open_ids(limit, entry, kind) if only_open else self._ids():
             found += (each for each in self._read(ids) if each is not None and is_wanted(each))
-            if len(ids) < PAGE:
+            if len(found) >= limit:
                 break
-            start += PAGE
         return found[:limit]
+
+    def _ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of all incidents in pages, the newest first."""
+        for start in count(0, PAGE):
+            yield (ids := self._page(self._keys.incidents, start))
+            if len(ids) < PAGE:
+                return
+
+    def _open_ids(self, limit: int, entry: str | None, kind: str) -> Iterator[Sequence[str]]:
+        """Yield the ids of open incidents of an entry and a kind, if only those are wanted, the newest first."""
+        key, most = self._keys.open_incidents, limit if entry is None and not kind else MOST_INCIDENTS
+        news = unless_wrong_type(
+            self._connection, lambda client: client.zrevrangebyscore(key, "+inf", 0, 0, most, withscores=True)
+        )
+        known = unless_wrong_type(
+            self._connection, lambda client: client.zrangebyscore(key, "-inf", "(0", 0, most, withscores=True)
+        )
+        listed = sorted([*(news or ()), *(known or ())], key=lambda item: abs(item[1]), reverse=True)
+        # A beat from before that list has not put a lost schedule into it.
+        places = dict.fromkeys([*(place for place, _ in listed), f"{SCHEDULE_LOST} "])
+        wanted = [place for place in places if _is_of(place, entry, kind)]
+        for page in pages(wanted, PAGE):
+            ids = unless_wrong_type(
+                self._connection,
+                lambda client, page=page: client.hmget(self._keys.current, page),  # type: ignore[misc]
+            )
+            yield [each for each in ids or () if each]
 
     def open_of(self, entry: str) -> list[Incident]:
         """Return the open incidents of an entry, by one for each kind."""
@@ -376,6 +402,12 @@ class IncidentKeys:
         except StoreError as exc:
             if not lacks_right(exc):
                 raise
+
+
+def _is_of(place: str, entry: str | None, kind: str) -> bool:
+    """Tell whether an incident is of an entry and of a kind, where only those are wanted."""
+    its_kind, _, its_entry = place.partition(" ")
+    return (not kind or its_kind == kind) and (entry is None or its_entry == entry)
 
 
 def _signs(row: Sequence[Any], now: datetime) -> Iterator[Sign]:

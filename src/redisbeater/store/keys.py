@@ -64,6 +64,7 @@ key                type         members                                         
 ``P:told``         hash         receiver -> JSON: when it was told last, and what keeps it from that       none
 ``P:passed``       string       when a beat that writes incidents claimed last                        none
 ``P:releases``     sorted set   release of the code of workers -> when it was reported first, 50 of them  none
+``P:seen``         hash         person -> since when incidents are new on the web page, and when that began     none
 ``P:delays``       sorted set   task id -> when beat is to send its message: its eta, the next try, or the   none
                                 end of a lease
 ``P:delays:messages`` hash      task id -> JSON of its message: ``docs/wire-format.rst``              none
@@ -164,6 +165,7 @@ class Keys:
         self.told = f"{prefix}:told"
         self.passed = f"{prefix}:passed"
         self.releases = f"{prefix}:releases"
+        self.seen = f"{prefix}:seen"
         self.delays = f"{prefix}:delays"
         self.delay_messages = f"{prefix}:delays:messages"
         self.failing_delays = f"{prefix}:delays:failing"
@@ -172,7 +174,7 @@ class Keys:
         #: The keys of incidents and delays, without which beat does all of its other work.
         self.newer = (
             *(self.incidents, self.current, self.open_incidents, self.promises, self.passed, self.releases),
-            *(self.notices, self.told),
+            *(self.notices, self.told, self.seen),
             *(self.delays, self.delay_messages, self.failing_delays),
         )
         #: The lists of what something is wrong with, which other programs can make wrong.
@@ -242,6 +244,7 @@ class Keys:
             self.told: "hash",
             self.passed: "string",
             self.releases: "zset",
+            self.seen: "hash",
             self.delays: "zset",
             self.delay_messages: "hash",
             self.failing_delays: "hash",

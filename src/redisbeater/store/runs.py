@@ -507,6 +507,11 @@ class RunStore:
         stored = unless_wrong_type(self._connection, lambda client: client.getrange(key, 0, MOST_PACKED - 1))
         return unpacked_traceback(stored or "")
 
+    def number_kept(self, name: str) -> int:
+        """Return how many runs of an entry are kept."""
+        key = self._keys.runs_of(name)
+        return unless_wrong_type(self._connection, lambda client: client.zcard(key)) or 0
+
     def find(self, start: str, limit: int = 20) -> FoundRuns:
         """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -14,9 +15,12 @@ from click.testing import CliRunner
 from outbox import run_due
 from support.ended_runs import end_runs, let_wait
 from support.waiting import wait_until
+from web_site import browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.observe.metrics import create_schedule_registry, exposition_of
 from redisbeater.results import Incident
 from redisbeater.signals import incident_opened
 
@@ -500,3 +504,69 @@ def test_a_beat_that_has_not_seen_how_an_incident_ended_does_not_begin_it_again(
 
     assert opened(app) == {}
     assert only(app).times == 1
+
+
+def test_each_place_names_the_same_incidents(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass, client: redis.Redis, prefix: str
+) -> None:
+    for name in ("feed", "rates", "known"):
+        create(app, name)
+        end_runs(app, name, "F")
+    client.hset(f"{prefix}odd", "definition", "no JSON")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1})
+    store = ScheduleStore(app)
+    look(beat, let_pass)
+    (known,) = store.incidents.list("known")
+    store.incidents.acknowledge(known.id)
+    wanted = [("broken", "odd"), ("failed", "feed"), ("failed", "rates")]
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(redisbeater, [*words], obj=SimpleNamespace(app=app)).output
+
+    assert sorted((each.kind, each.entry) for each in store.incidents.list(only_open=True) if each.is_news) == wanted
+    assert sorted((each.kind, each.entry) for each in store.status().incidents) == wanted
+    assert sorted((each.text.split()[1], each.name) for each in store.lint() if each.rule == "incident") == [
+        ("broken:", "odd"), ("failed", "feed"), ("failed", "rates"),
+    ]  # fmt: skip
+    lines = [line for line in said("status").splitlines() if line.startswith("incident")]
+    assert sorted(line.split()[1] for line in lines) == ["feed:", "odd:", "rates:"]
+    problems = said("health", "--strict")
+    assert "1 broken: odd" in problems
+    assert re.search("2 failed: (feed, rates|rates, feed)", problems)
+    for name, is_news in {"feed": True, "rates": True, "odd": True, "known": False}.items():
+        told = [each.text for each in store.why(name).evidence if each.text.startswith("incident")]
+        assert len(told) == is_news, name
+    head = browse(app).get("/").text.partition("<h1")[0]
+    assert "1 broken: odd" in head
+    assert re.search("2 failed: (feed, rates|rates, feed)", head)
+    assert re.search(r'Incidents <span class="count">3</span>', head)
+    figures = exposition_of(create_schedule_registry(Context.of(app))).decode()
+    assert re.findall(r'redisbeater_incidents{.*kind="(\w+)".*} ([1-9])', figures) == [("broken", "1"), ("failed", "2")]
+
+
+@pytest.mark.parametrize("right", ["-zmscore", "+zmscore"])
+def test_a_look_finds_what_is_over_whether_it_may_ask_for_many_scores_or_not(
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    let_pass: LetPass,
+    right: str,
+) -> None:
+    client.execute_command("ACL", "SETUSER", "beat", "reset", "on", "nopass", "~*", "&*", "+@all", right)
+    try:
+        app = make_app(redisbeater_track_runs=True, redisbeater_redis_options={"username": "beat"})
+        for name in ("gone", "healed", "off", "left"):
+            create(app, name)
+            end_runs(app, name, "F")
+        beat = make_scheduler(app)
+        look(beat, let_pass)
+        assert set(opened(app)) == {"gone", "healed", "off", "left"}
+
+        ScheduleStore(app).delete("gone")
+        end_runs(app, "healed", "S")
+        ScheduleStore(app).disable("off")
+        look(beat, let_pass)
+
+        assert opened(app) == {"left": "failed"}
+    finally:
+        client.execute_command("ACL", "DELUSER", "beat")

@@ -82,21 +82,19 @@ class Incidents(Room):
             limit, only_open=only_open, entry=name, kind=kind, since=since and self._instant(since)
         )
 
-    def report(self, since: datetime) -> IncidentReport:
+    def report(self, since: datetime, *, limit: int = MOST_REPORTED) -> IncidentReport:
         """Return a report for the morning: what is open, what has healed, and which releases came, since a moment.
 
-        A naive time is one of the application's zone.
+        A naive time is one of the application's zone. ``limit``: how many of the newest incidents are looked at.
 
         Raises:
-            ValueError: it is out of range.
+            ValueError: the time is out of range, or ``limit`` is no number of them.
         """
         moment = self._instant(since)
-        found = self.list(since=moment, limit=MOST_REPORTED)
-        releases = self._context.redis.incidents.releases(moment)
         return IncidentReport(
-            open=grouped(each for each in found if each.is_open),
-            healed=grouped(each for each in found if not each.is_open),
-            releases=releases,
+            open=grouped(self.list(only_open=True, limit=limit)),
+            healed=grouped(each for each in self.list(limit=limit) if each.closed and each.closed >= moment),
+            releases=self._context.redis.incidents.releases(moment),
         )
 
     def get(self, incident_id: str) -> Incident:

@@ -165,6 +165,15 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     return text + author_words(by, note)
 
 
+#: The words of an entry's log that say whether it may run.
+SWITCHES = ("enabled", "disabled", "finished", "created")
+
+
+def newest_switch(lines: Iterable[LogLine]) -> LogLine | None:
+    """Return the newest line of the log of an entry that says whether it may run."""
+    return next((line for line in lines if line.what in SWITCHES), None)
+
+
 def says_disabled(line: LogLine | None) -> bool:
     """Return whether the line of a log says that the entry is disabled from then on."""
     return line is not None and (line.what == "disabled" or line.details.get("state") == "disabled")

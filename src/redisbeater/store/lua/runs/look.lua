@@ -47,6 +47,12 @@ end
 local opened_list, all_open = members_of(open_ones)
 local failed_list, all_failed = members_of(base .. ':failed')
 
+-- The keys of entries of which it is known that they have failed and that this is open: the same members, found once.
+local open_failures = {}
+for _, place in ipairs(opened_list or {}) do
+  if string.sub(place, 1, 7) == 'failed ' then open_failures[base .. string.sub(place, 8)] = true end
+end
+
 local function is_in(list, all, member)
   if all then return all[member] or false end
   local score = try('ZSCORE', list, member)
@@ -111,8 +117,8 @@ local function failed(from, count)
   local listed = members(base .. ':failed', failed_list, from, count)
   for place, key in ipairs(listed) do
     if is_full() then return place - 1 end
-    local name = name_of(key)
-    if not is_open('failed', name) and is_name(name) then
+    local name = not open_failures[key] and name_of(key)
+    if name and not is_open('failed', name) and is_name(name) then
       local since_when = try('ZSCORE', base .. ':failed', key) or now
       add('failed', name, since_when, read(key, 'ends').ends or '', bad_runs(name))
     end
@@ -167,23 +173,42 @@ local function term_of(kind, place)
   return read(incident .. (id or ''), 'within').within
 end
 
-local function goes_on(kind, name, place)
-  if kind == 'failed' then return has_failed(name) end
-  return wrong_since(base, kind, name, term_of(kind, place))
+-- Return the scores of entries by their keys, false for one that is not there. A user without the right to ask for many
+-- at once asks for each.
+local function scores_of(keys)
+  local found = {}
+  for first = 1, #keys, 1000 do
+    local last = math.min(first + 999, #keys)
+    local scores = redis.pcall('ZMSCORE', schedule, unpack(keys, first, last))
+    for i = first, last do
+      found[keys[i]] = scores.err and redis.call('ZSCORE', schedule, keys[i]) or scores[i - first + 1] or false
+    end
+  end
+  return found
 end
 
 local function opened(from, count)
   local listed = members(open_ones, opened_list, from, count)
+  local kinds, names, keys = {}, {}, {}
+  for rank, place in ipairs(listed) do
+    kinds[rank], names[rank] = parts_of(place)
+    if OF_ENTRIES[kinds[rank]] and names[rank] ~= '' then keys[#keys + 1] = base .. names[rank] end
+  end
+  local scores = scores_of(keys)
   for rank, place in ipairs(listed) do
     if is_full() then return rank - 1 end
-    local kind, name = parts_of(place)
-    local is_of_entry, score = OF_ENTRIES[kind] and name ~= '', nil
-    if is_of_entry then score = redis.call('ZSCORE', schedule, base .. name) end
-    if not KNOWN[kind] then
-      kind = nil -- another part of beat, or a newer one, has opened it
-    elseif score == false or not goes_on(kind, name, place) then
+    local kind, name = kinds[rank], names[rank]
+    local key = OF_ENTRIES[kind] and name ~= '' and base .. name
+    local score = key and scores[key]
+    local is_over = key and not score
+    if kind == 'failed' then
+      is_over = is_over or not is_in(base .. ':failed', all_failed, key or base)
+    elseif KNOWN[kind] then
+      is_over = is_over or not wrong_since(base, kind, name, term_of(kind, place))
+    end -- any other was opened by another part of beat, or by a newer one
+    if is_over then
       add('over', kind, name)
-    elseif score and tonumber(score) < 0 then
+    elseif score and string.byte(score) == 45 then -- a minus: it is not to run
       add('dormant', kind, name)
     end
   end
