@@ -1,28 +1,24 @@
-"""The process that sends messages: ``python -m redisbeater.notices``.
+"""The process that sends a message: ``python -m redisbeater.notices``.
 
-It reads a list of letters from its standard input, as JSON, and writes a line of JSON for each receiver that has
-answered. It is told URLs with passwords, so they are in no argument, and it logs nothing.
+It reads a URL and a message from its standard input, as JSON, and writes as JSON why the message did not arrive. It is
+told URLs with passwords, so they are in no argument, and it logs nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-#: Seconds that receivers have; whoever started this process kills it soon afterwards.
-MOST_SECONDS = 55.0
-
-#: Seconds in which a service must have taken a message, retries of Apprise included.
-SERVICE_SECONDS = 40.0
+#: Seconds in which a service must have taken a message, and after which this process ends: whoever has started it kills
+#: it before that, or has died.
+SERVICE_SECONDS, MOST_SECONDS = 40.0, 70
 
 #: Bytes that this process may take: a service that answers without end must not take the host's memory.
 MOST_MEMORY = 512 * 1024**2
@@ -37,15 +33,14 @@ NICENESS = 10
 def main() -> None:
     """Send what is read, and write what became of it. The process ends here, whatever its threads do."""
     _limit()
-    letters = json.load(sys.stdin)
-    answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    for letter in letters:
-        threading.Thread(target=_deliver, args=(*letter, answers), daemon=True).start()
-    end = time.monotonic() + MOST_SECONDS
-    for _ in letters:
-        with suppress(queue.Empty):
-            print(json.dumps(answers.get(timeout=max(end - time.monotonic(), 0))), flush=True)
-    sys.stdout.flush()
+    url, message = json.load(sys.stdin)
+    try:
+        problem = _problem(url, message)
+    except MemoryError:
+        problem = "its answer takes too much memory"
+    except Exception as exc:  # whatever a plugin of Apprise raises
+        problem = f"{type(exc).__name__}: {exc}"
+    print(json.dumps({"problem": problem}), flush=True)
     os._exit(0)  # threads of Apprise may still wait for a service, and Python would wait for them
 
 
@@ -54,24 +49,13 @@ def _limit() -> None:
     with suppress(OSError, AttributeError):
         os.nice(NICENESS)
     with suppress(ValueError, AttributeError):
-        signal.alarm(int(MOST_SECONDS) + 10)
+        signal.alarm(MOST_SECONDS)
     threading.stack_size(STACK)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would hold the URLs
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-
-
-def _deliver(receiver: str, url: str, message: Mapping[str, Any] | None, answers: Any) -> None:
-    began = time.monotonic()
-    try:
-        problem = _problem(url, message)
-    except MemoryError:
-        problem = "its answer takes too much memory"
-    except Exception as exc:  # whatever a plugin of Apprise raises
-        problem = f"{type(exc).__name__}: {exc}"
-    answers.put({"receiver": receiver, "problem": problem, "seconds": round(time.monotonic() - began, 3)})
 
 
 def _problem(url: str, message: Mapping[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""``Delivery``: messages that a process of its own sends, so that nothing a service does makes a run late.
+"""``Delivery``: messages that processes of their own send, so that nothing a service does makes a run late.
 
 Apprise takes 36 MB, reads answers without bound, and may wait for as long as a service likes.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -21,8 +24,11 @@ from urllib.parse import unquote
 from redisbeater.display import shown, without_secrets
 from redisbeater.model.message import Message
 
-#: Seconds after which a process is killed; it gives up by itself a little earlier.
-MOST_SECONDS = 60.0
+#: Seconds after which a process is killed, and how many send at once: each takes some 40 MB for a second.
+MOST_SECONDS, MOST_PROCESSES = 60.0, 4
+
+#: What is said of a letter that nobody began to send, and how many characters of a problem.
+NOT_SENT, MOST_PROBLEM = "it was not sent: beat ended", 300
 
 #: The oldest version of Apprise that says of each receiver why it was not reached.
 LEAST_APPRISE = (2, 3)
@@ -67,89 +73,100 @@ def service_of(url: str) -> str:
 
 
 class Delivery:
-    """A process that sends letters. Whoever waits for it asks from time to time whether it has ended.
+    """Processes that send letters. Whoever waits for them asks from time to time whether they have ended.
+
+    Each letter has a process of its own: what one service does to it is nothing to the others.
 
     Arguments:
-        letters: what it sends, each to one receiver.
-        most_seconds: after so many seconds it is killed.
+        letters: what is sent, each to one receiver.
+        most_seconds: after so many seconds a process is killed.
     """
 
     def __init__(self, letters: Sequence[Letter], most_seconds: float = MOST_SECONDS) -> None:
-        self._urls = {letter.receiver: letter.url for letter in letters}
         self._most_seconds = most_seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: dict[str, Answer] = {letter.receiver: Answer(letter.receiver, NOT_SENT) for letter in letters}
+        self._waiting = deque(letters)
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._is_cancelled = False
-        self._problem = ""
-        self._answers: dict[str, Answer] = {}
-        order = [(*letter[:2], letter.message and vars(letter.message)) for letter in letters]
-        self._thread = threading.Thread(
-            target=self._run, args=(json.dumps(order).encode(),), name="redisbeater-notices", daemon=True
-        )
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, name="redisbeater-notices", daemon=True)
+            for _ in range(min(len(letters), MOST_PROCESSES))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended."""
-        return not self._thread.is_alive()
+        """Whether all have ended."""
+        return not any(thread.is_alive() for thread in self._threads)
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it has ended, and return whether it has."""
-        self._thread.join(seconds)
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Wait until all have ended, and return whether they have."""
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(None if math.isinf(end) else max(end - time.monotonic(), 0))
         return self.is_done
 
     def cancel(self) -> None:
-        """Kill it; what was sent already has arrived."""
+        """End it; what was sent already has arrived."""
         self._is_cancelled = True
-        self._kill()
+        self._waiting.clear()
+        for process in list(self._processes):
+            _kill(process)
 
     @property
     def answers(self) -> list[Answer]:
-        """What became of each letter, without secrets; of those that no answer came for, why."""
-        problem = self._problem or "the process that sends messages ended without an answer"
-        return [self._answers.get(receiver, Answer(receiver, problem)) for receiver in self._urls]
+        """What became of each letter, without secrets."""
+        return list(self._answers.values())
 
-    def _run(self, order: bytes) -> None:
-        output = b""
-        try:
-            output = self._exchange(order)
-        except (OSError, ValueError) as exc:
-            self._problem = f"no process can be started that sends messages: {exc}"
-        for line in output.splitlines():
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
-                self._read(json.loads(line))
+    def _run(self) -> None:
+        """Send the letters that wait, one after the other."""
+        with suppress(IndexError):  # there are no more
+            while True:
+                letter = self._waiting.popleft()
+                began = time.monotonic()
+                try:
+                    problem = self._send(letter)
+                except (OSError, ValueError) as exc:
+                    problem = f"no process can be started that sends messages: {exc}"
+                seconds = round(time.monotonic() - began, 3)
+                self._answers[letter.receiver] = Answer(letter.receiver, _without_url(problem, letter.url), seconds)
 
-    def _exchange(self, order: bytes) -> bytes:
+    def _send(self, letter: Letter) -> str:
+        """Send a letter by a process, and return why it did not arrive; empty: it did."""
         # Its own session: Ctrl-C in the terminal of beat, and a signal to its group, leave a message on its way alone.
-        command = [sys.executable, "-m", "redisbeater.notices"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        command = [sys.executable, "-m", "redisbeater.notices"]
+        order = json.dumps([letter.url, letter.message and vars(letter.message)]).encode()
         with subprocess.Popen(command, start_new_session=True, **pipes) as process:
-            self._process = process
+            self._processes.append(process)
             if self._is_cancelled:
-                self._kill()
+                _kill(process)
             try:
                 output, _ = process.communicate(order, timeout=self._most_seconds)
             except subprocess.TimeoutExpired:
-                self._problem = f"no answer within {self._most_seconds:g} s"
-                self._kill()
-                output, _ = process.communicate()
-            if process.returncode and not self._problem:
-                self._problem = f"the process that sends messages ended with {process.returncode}"
-            return output
+                _kill(process)
+                process.communicate()
+                return f"no answer within {self._most_seconds:g} s"
+        try:
+            return str(json.loads(output)["problem"])
+        except (ValueError, KeyError, TypeError):  # it was killed, or it cannot import what it needs
+            return f"the process that sends messages ended with {process.returncode}"
 
-    def _kill(self) -> None:
-        process = self._process
-        if process is not None and process.poll() is None:
-            with suppress(OSError):  # it has just ended
-                if hasattr(os, "killpg"):
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
 
-    def _read(self, found: Mapping[str, object]) -> None:
-        receiver, problem = str(found["receiver"]), str(found["problem"])
-        url = self._urls[receiver]
-        rest = url.partition("://")[2]
-        parts = {text for part in (rest, *_BETWEEN_PARTS.split(rest)) for text in (part, unquote(part))}
-        secrets = sorted((text for text in parts if len(text) >= LEAST_PART), key=len, reverse=True)
-        seconds = float(str(found.get("seconds") or 0))
-        self._answers[receiver] = Answer(receiver, shown(without_secrets(problem, secrets), 300), seconds)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, and what it has started."""
+    if process.poll() is None:
+        with suppress(OSError):  # it has just ended
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+
+
+def _without_url(problem: str, url: str) -> str:
+    """Return a problem without any part of a URL that may be a secret."""
+    rest = url.partition("://")[2]
+    parts = {text for part in (rest, *_BETWEEN_PARTS.split(rest)) for text in (part, unquote(part))}
+    secrets = sorted((text for text in parts if len(text) >= LEAST_PART), key=len, reverse=True)
+    return shown(without_secrets(problem, secrets), MOST_PROBLEM)

@@ -14,7 +14,7 @@ from support.ended_runs import end_runs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.model.incident_rules import Opening
+from redisbeater.model.incident_rules import BadEnd, Opening
 from redisbeater.store.incidents import Ongoing
 from redisbeater.store.notices import Notice
 
@@ -190,8 +190,6 @@ def test_what_somebody_acknowledged_is_not_told_again_until_it_fails_in_another_
     store.incidents.acknowledge(incident.id)
     room.go_on(2 * DAY, every=600)
     assert len(room.told) == 1
-
-    from redisbeater.model.incident_rules import BadEnd
 
     end = BadEnd(run="another", at=room.clock.now, state="FAILURE", error="KeyError: other")
     room.redis.incidents.touch({"feed": end})

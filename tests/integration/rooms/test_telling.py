@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -19,7 +19,9 @@ from support.ports import free_port
 from support.receivers import SECRETS, Service, mail_server, serving
 from support.waiting import wait_until
 
-from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.model.message import Message
+from redisbeater.notices.delivery import MOST_PROCESSES, Delivery, Letter
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -413,8 +415,50 @@ def test_a_url_that_hides_a_password_is_refused_without_it(app: Celery) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 61, 5])
 def test_an_entry_names_receivers_as_settings_do(app: Celery, name: Any) -> None:
-    from redisbeater import InvalidEntry
-
-    with ExitStack() as stack:
-        stack.enter_context(pytest.raises(InvalidEntry, match="notify"))
+    with pytest.raises(InvalidEntry, match="notify"):
         RedisScheduleEntry("feed", "proj.work", 3600, app=app, notify=name).save()
+
+
+# The processes
+
+
+def test_a_process_that_hangs_is_killed_and_the_others_have_sent_by_then(service: Service) -> None:
+    message = Message(title="title", text="text", is_good=False)
+    with serving("hangs") as other:
+        delivery = Delivery([Letter("hangs", other.url, message), Letter("takes", service.url, message)], 5.0)
+        wait_until(lambda: service.told and other.told, "both to be asked")
+        assert not delivery.is_done
+        delivery.wait()
+
+    assert [(each.receiver, each.problem) for each in delivery.answers] == [
+        ("hangs", "no answer within 5 s"),
+        ("takes", ""),
+    ]
+
+
+def test_more_letters_than_processes_are_all_sent(service: Service) -> None:
+    message = Message(title="title", text="text", is_good=False)
+    delivery = Delivery([Letter(str(number), service.url, message) for number in range(MOST_PROCESSES + 2)])
+    delivery.wait()
+
+    assert [each.problem for each in delivery.answers] == [""] * (MOST_PROCESSES + 2)
+    assert len(service.told) == MOST_PROCESSES + 2
+
+
+def test_a_cancelled_delivery_ends_at_once() -> None:
+    message = Message(title="title", text="text", is_good=False)
+    with serving("hangs") as service:
+        delivery = Delivery([Letter(str(number), service.url, message) for number in range(MOST_PROCESSES + 2)])
+        wait_until(lambda: service.told, "a request")
+        delivery.cancel()
+        delivery.wait()
+
+    assert all(each.problem for each in delivery.answers)
+
+
+def test_a_program_that_cannot_be_started_is_a_problem_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    delivery = Delivery([Letter("ops", "json://127.0.0.1")])
+    delivery.wait()
+
+    assert "no process can be started that sends messages" in delivery.answers[0].problem
