@@ -202,7 +202,7 @@ def _is_known(kind: str, key: str, prefix: str) -> bool:
         "active": "zset",
         "resend": "zset",
         **dict.fromkeys(("waiting", "failed", "unstable", "failures", "incidents", "delays"), "zset"),
-        **dict.fromkeys(("open", "promises", "releases"), "zset"),
+        **dict.fromkeys(("open", "promises", "releases", "notices"), "zset"),
         **texts,
     }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}

@@ -92,14 +92,17 @@ def test_no_run_is_late_whatever_receivers_do(server: Server, tmp_path: Path) ->
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 def test_after_a_failover_each_incident_is_told_once(server: Server, tmp_path: Path, how: signal.Signals) -> None:
-    with serving() as service, Project(
-        server,
-        PREFIX,
-        tmp_path,
-        redisbeater_track_runs=True,
-        redisbeater_lock_timeout=5,
-        redisbeater_notify={"ops": service.url},
-    ) as project:
+    with (
+        serving() as service,
+        Project(
+            server,
+            PREFIX,
+            tmp_path,
+            redisbeater_track_runs=True,
+            redisbeater_lock_timeout=5,
+            redisbeater_notify={"ops": service.url},
+        ) as project,
+    ):
         project.add_source(TASK + 'app.conf.imports = ["redisbeater.runs"]\n')
         app = project.app()
         RedisScheduleEntry("failing", "proj.fail", 3600.0, app=app).save()

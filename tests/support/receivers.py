@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # whoever asked has gone
             getattr(self, f"_{service.mode}")()
 
-    do_GET = do_POST
+    do_GET = do_POST  # noqa: N815
 
     def _takes(self) -> None:
         self._answer(200)
@@ -128,7 +128,7 @@ class Mailbox:
         self.mails: list[str] = []
         self.url = ""
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         self.mails.append(envelope.content.decode())
         return "250 OK"
 

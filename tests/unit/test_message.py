@@ -13,13 +13,16 @@ from redisbeater.model.incident import Incident
 from redisbeater.model.message import MOST_TEXT, Message, Sender, message_of
 
 NOW = datetime(2026, 11, 22, 2, 0, tzinfo=timezone.utc)
-SENDER = Sender(schedule="redisbeater: at redis1:6379", zone=ZoneInfo("Europe/Vienna"), page_url="https://beat.example/")
+SENDER = Sender(
+    schedule="redisbeater: at redis1:6379", zone=ZoneInfo("Europe/Vienna"), page_url="https://beat.example/"
+)
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/proj/tasks.py", line 41, in sync
     feed.read()
   File "/srv/venv/lib/python3.11/site-packages/feeds/reader.py", line 7, in read
     raise ConnectionError("db1 refused")
 ConnectionError: db1 refused"""
+PACKED = b85encode(zlib.compress(TRACEBACK.encode())).decode()
 
 
 def incident(number: int = 1, *, why: str = "ConnectionError: db1 refused", **facts: object) -> Incident:
@@ -42,7 +45,7 @@ def told(*begun: Incident, ended: tuple[Incident, ...] = (), more: int = 0) -> M
 
 
 def test_one_incident_says_what_is_wrong_since_when_where_and_what_to_type() -> None:
-    found = told(incident(packed=b85encode(zlib.compress(TRACEBACK.encode())).decode(), first={"worker": "celery@w1", "release": "42"}))
+    found = told(incident(packed=PACKED, first={"worker": "celery@w1", "release": "42"}))
 
     assert found.title == "feed1: failed 1 time: ConnectionError: db1 refused"
     assert found.text.splitlines() == [

@@ -43,8 +43,8 @@ from redisbeater.management.lint_rules import (
     overlapping,
     redbeat_lacks,
 )
-from redisbeater.management.registered import import_tasks, is_registered
 from redisbeater.management.receivers import problems_of_receivers
+from redisbeater.management.registered import import_tasks, is_registered
 from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.management.why.facts import author_of, newest_switch, says_disabled

@@ -135,10 +135,11 @@ class Delivery:
     def _send(self, letter: Letter) -> str:
         """Send a letter by a process, and return why it did not arrive; empty: it did."""
         # Its own session: Ctrl-C in the terminal of beat, and a signal to its group, leave a message on its way alone.
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         command = [sys.executable, "-m", "redisbeater.notices"]
         order = json.dumps([letter.url, letter.message and vars(letter.message)]).encode()
-        with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as process:
             self._processes.append(process)
             if self._is_cancelled:
                 _kill(process)

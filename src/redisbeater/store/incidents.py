@@ -267,8 +267,8 @@ class IncidentKeys:
         for page in pages(list(changes), CHANGED):
             ours = [keys.incidents, keys.current, keys.schedule, keys.id, keys.new_answer(), keys.open_incidents]
             ours.append(keys.notices)
-            changes = json.dumps(page, ensure_ascii=False)
-            terms = [keys.incident(""), *self._terms, str(self.soon), changes, *BAD_ENDS]
+            texts = json.dumps(page, ensure_ascii=False)
+            terms = [keys.incident(""), *self._terms, str(self.soon), texts, *BAD_ENDS]
             found = self._connection.run("incidents", ours, terms)
             outcomes += (Outcome(word, each, int(count), int(left)) for word, each, count, left in found)
         return outcomes

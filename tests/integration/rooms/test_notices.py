@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import pytest
@@ -41,6 +42,20 @@ class Told(NamedTuple):
     has_ended: bool
 
 
+def opening_of(entry: str, now: datetime, error: str, receivers: tuple[str, ...]) -> Opening:
+    """Return the incident that an entry fails."""
+    return Opening(
+        kind="failed",
+        entry=entry,
+        since=now,
+        why=error,
+        fingerprint=error,
+        first={"error": error},
+        count=1,
+        told=receivers,
+    )
+
+
 class Room:
     """A schedule, of which a test opens and closes incidents, and one receiver that is told of them."""
 
@@ -54,10 +69,7 @@ class Room:
         if not self.redis.load(entry).exists:
             RedisScheduleEntry(entry, "proj.work", 3600, app=self.app).save()
         end_runs(self.app, entry, "F", error)
-        now = self.clock.now
-        first = {"error": error}
-        opening = Opening("failed", entry, now, error, error, first, 1, told=receivers or ("ops",))  # type: ignore[misc]
-        self.redis.incidents.open([opening])
+        self.redis.incidents.open([opening_of(entry, self.clock.now, error, receivers or ("ops",))])
 
     def close(self, entry: str) -> None:
         """Let a run of an entry end well, and close its incident as a beat does."""
@@ -124,7 +136,7 @@ def test_a_receiver_gets_one_message_a_minute_at_most(room: Room) -> None:
 
     times = sorted({each.at for each in room.told})
     assert len(room.told) == 12
-    assert all(later - earlier >= MINUTE for earlier, later in zip(times, times[1:]))
+    assert all(later - earlier >= MINUTE for earlier, later in itertools.pairwise(times))
 
 
 def test_what_has_ended_before_it_was_told_is_told_once(room: Room) -> None:
@@ -170,7 +182,8 @@ def test_what_begins_again_and_lasts_is_told_although_it_is_flapping(room: Room)
 
     last = [each for each in room.told if each.id == room.told[0].id]
     newest = ScheduleStore(room.app).incidents.list("feed", only_open=True)
-    assert newest and [each.has_ended for each in room.told if each.id == newest[0].id][-1] is False
+    assert newest
+    assert [each.has_ended for each in room.told if each.id == newest[0].id][-1] is False
     assert last
 
 
@@ -216,7 +229,7 @@ def test_a_receiver_that_takes_nothing_is_tried_less_and_less_often_and_told_all
         room.clock.go_on(10)
         if room.tell(takes=False):
             tries.append(second)
-    waits = [later - earlier for earlier, later in zip(tries, tries[1:])]
+    waits = [later - earlier for earlier, later in itertools.pairwise(tries)]
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
 
     room.open("other")
@@ -233,8 +246,10 @@ def test_what_keeps_a_receiver_from_it_is_known_since_when(room: Room) -> None:
 
     (known,) = room.redis.notices.receivers()
     assert (known.problem, known.tries) == ("refused", 1)
-    assert known.since is not None and room.clock.now - known.since < timedelta(seconds=60)
-    assert known.next is not None and known.next > room.clock.now
+    assert known.since is not None
+    assert room.clock.now - known.since < timedelta(seconds=60)
+    assert known.next is not None
+    assert known.next > room.clock.now
 
 
 def test_an_end_that_nobody_could_be_told_for_a_day_is_dropped_and_what_is_open_is_not(room: Room) -> None:
@@ -318,8 +333,7 @@ def test_what_is_addressed_to_a_receiver_that_is_gone_goes_to_those_that_there_a
 def test_an_incident_that_nobody_is_told_of_leaves_no_notice(room: Room, client: redis.Redis, prefix: str) -> None:
     RedisScheduleEntry("feed", "proj.work", 3600, app=room.app).save()
     end_runs(room.app, "feed", "F")
-    opening = Opening(kind="failed", entry="feed", since=room.clock.now, why="no", fingerprint="no", first={}, count=1)
-    room.redis.incidents.open([opening])
+    room.redis.incidents.open([opening_of("feed", room.clock.now, "ValueError: no", ())])
 
     assert len(ScheduleStore(room.app).incidents.list(only_open=True)) == 1
     assert not client.exists(f"{prefix}:notices")
@@ -335,3 +349,4 @@ def test_keys_of_another_type_keep_no_incident_from_being_recorded(
 
     assert len(ScheduleStore(room.app).incidents.list(only_open=True)) == 1
     assert room.tell() == []
+    client.delete(f"{prefix}:notices", f"{prefix}:told")
