@@ -189,7 +189,8 @@ def _empty(server: Server) -> None:
 def _is_known(kind: str, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
-    texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause", "delays:sender"), "string")
+    names = ("lock", "id", "format", "zone", "zone:before", "pause", "passed", "delays:sender")
+    texts = dict.fromkeys(names, "string")
     ours = {
         "schedule": "zset",
         "failing": "zset",
@@ -201,6 +202,7 @@ def _is_known(kind: str, key: str, prefix: str) -> bool:
         "active": "zset",
         "resend": "zset",
         **dict.fromkeys(("waiting", "failed", "unstable", "failures", "incidents", "delays"), "zset"),
+        **dict.fromkeys(("open", "promises", "releases", "notices"), "zset"),
         **texts,
     }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}

@@ -110,6 +110,11 @@ class RedisScheduleEntry(ScheduleEntry):
         deadline: seconds or timedelta; a run that nobody has started this long after its fire time expires.
         once: never execute a run twice; its task needs :class:`redisbeater.runs.OnceTask`.
         disable_after_failures: disable the entry after this many failures in a row.
+        max_failures: this many bad ends in a row are no incident, 0 to 29.
+        start_within: seconds or timedelta; a run that waits longer for a worker is an incident; None: never.
+        finish_within: seconds or timedelta; that no run has ended well so long after one was sent is an incident; None:
+            never.
+        notify: who is told of its incidents: a name of ``redisbeater_notify``, or ``"none"``.
         app: default: the current app.
 
     Example::
@@ -146,6 +151,10 @@ class RedisScheduleEntry(ScheduleEntry):
     deadline: float | timedelta | None
     once: bool
     disable_after_failures: int | None
+    max_failures: int | Inherit
+    start_within: float | timedelta | Inherit | None
+    finish_within: float | timedelta | Inherit | None
+    notify: str | None
     # As of the last read or save; before that, nothing is known.
     _due_at: datetime | None = None
     _skipped: Mapping[str, Skipped] = MappingProxyType({})
@@ -189,6 +198,10 @@ class RedisScheduleEntry(ScheduleEntry):
         deadline: float | timedelta | None = None,
         once: bool = False,
         disable_after_failures: int | None = None,
+        max_failures: int | Inherit = INHERIT,
+        start_within: float | timedelta | Inherit | None = INHERIT,
+        finish_within: float | timedelta | Inherit | None = INHERIT,
+        notify: str | None = None,
         **unknown: NoReturn,
     ) -> None:
         if unknown:
@@ -202,6 +215,8 @@ class RedisScheduleEntry(ScheduleEntry):
         own["description"], own["disabled_until"], own["skip"] = description, disabled_until, skip
         own["overlap"], own["requeue_lost"], own["anchor"] = overlap, requeue_lost, anchor
         own["deadline"], own["once"], own["disable_after_failures"] = deadline, once, disable_after_failures
+        own["max_failures"], own["start_within"], own["finish_within"] = max_failures, start_within, finish_within
+        own["notify"] = notify
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         own["app"] = app = app_or_default(app)
         own["task"] = task_or_given(task)

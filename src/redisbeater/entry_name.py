@@ -16,7 +16,8 @@ OWN_KEYS = (
     *("schedule", "statics", "lock", "id", "format", "zone", "claim", "answer", "broken", "log", "failing"),
     *("applications", "deleted", "beats", "pause", "run", "payload", "runs", "active", "resend", "totals"),
     *("waiting", "failed", "unstable", "failures", "traceback", "minutes", "zone-rules"),
-    *("incidents", "current", "incident", "delays", "trigger", "logout", "undo"),
+    *("incidents", "current", "incident", "open", "promises", "passed", "releases", "notices", "told", "seen"),
+    *("delays", "trigger", "logout", "undo"),
 )
 
 #: A name like this would be a key of a schedule whose prefix is longer.

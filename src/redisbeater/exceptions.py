@@ -27,6 +27,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from traceback import walk_tb
 from types import ModuleType
 
@@ -223,11 +224,12 @@ class SchedulePaused(RedisBeaterError):
 
     Attributes:
         seconds_left: until the pause ends by itself; None: it is open.
+        passed: when a beat claimed before, and when this one did, aware UTC; None: it is not known.
     """
 
-    def __init__(self, seconds_left: float | None) -> None:
+    def __init__(self, seconds_left: float | None, passed: tuple[datetime, datetime] | None = None) -> None:
         super().__init__("the schedule is paused")
-        self.seconds_left = seconds_left
+        self.seconds_left, self.passed = seconds_left, passed
 
 
 class StoreError(RedisBeaterError):

@@ -8,9 +8,11 @@ from typing import Any
 from redisbeater.beat.chores import Chores
 from redisbeater.beat.due_runs import DueRuns
 from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
+from redisbeater.beat.incidents import IncidentWatch
 from redisbeater.beat.leadership import Leadership, ScheduleLog
 from redisbeater.beat.loss import Loss
 from redisbeater.beat.monitor import Monitor
+from redisbeater.beat.notices import Notices
 from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.repair import ForeignKeys, Repair
 from redisbeater.beat.unstored import Unstored
@@ -87,13 +89,23 @@ class BeatParts:
         self.heartbeat = Heartbeat(context, lock, self.counts, self.broker, self.clock)
         self.heartbeat.other_rules = lambda: self.zone_change.other_rules
         self.heartbeat.messages = lambda: templates.words
-        self.loss = Loss(context, log, self.heartbeat.token)
+        self.loss = Loss(context, log, self.heartbeat.token, self.counts)
         # After each claim, and between two
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)
         self.edits = Edits(context)
-        delays = self.dispatcher.delays
-        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays)
-        self.notifier = redis.notifier()
         self.outage = Outage(config.retry_period, self.max_wait, log)
+        self.watch = IncidentWatch(
+            context,
+            log,
+            self.heartbeat.token,
+            self.counts,
+            broker_away=lambda: self.broker.away_seconds,
+            is_away=lambda: self.outage.is_on,
+        )
+        delays = self.dispatcher.delays
+        self.notices = Notices(context, self.heartbeat.token, self.counts)
+        chores = (self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays, self.watch, self.notices)
+        self.chores = Chores(*chores)
+        self.notifier = redis.notifier()
         self.fault = Fault()

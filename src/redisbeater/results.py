@@ -15,7 +15,7 @@ from redisbeater.management.delays.room import Delays
 from redisbeater.management.files.export import FileEntry
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.files.room import Files
-from redisbeater.management.incidents.room import Incidents
+from redisbeater.management.incidents.room import IncidentReport, Incidents
 from redisbeater.management.lint_rules import Finding
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.runs.backfill import Backfill
@@ -28,11 +28,12 @@ from redisbeater.management.simulation import Band, Simulation
 from redisbeater.management.why.facts import Answer, Evidence
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.delay import Delay
-from redisbeater.model.incident import Incident
+from redisbeater.model.incident import Incident, IncidentGroup
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Failing, Score
 from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
 from redisbeater.store.delays import DelayCounts
+from redisbeater.store.notices import Receiver
 from redisbeater.store.server import ServerFacts
 
 __all__ = (
@@ -67,6 +68,8 @@ __all__ = (
     "Health",
     "HistoryPage",
     "Incident",
+    "IncidentGroup",
+    "IncidentReport",
     "Incidents",
     "Kind",
     "LastHour",
@@ -76,6 +79,7 @@ __all__ = (
     "Pause",
     "PlannedChange",
     "PlannedUpsert",
+    "Receiver",
     "Result",
     "Resumption",
     "Run",

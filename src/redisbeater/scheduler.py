@@ -12,6 +12,7 @@ from typing import Any
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler
 
+from redisbeater.beat.notices import check_apprise
 from redisbeater.beat.process import (
     CELERYS_LINE,
     ParentProcess,
@@ -92,6 +93,7 @@ class RedisScheduler(Scheduler):
         complete_lines(escape_lines(_celery_logger))  # its lines name what is stored
         try:
             self._context = Context.of(app)
+            check_apprise(self._context)
         except ImproperlyConfigured:
             print_wrong_setting_briefly()
             raise
@@ -224,6 +226,7 @@ class RedisScheduler(Scheduler):
         beat = self._beat
         beat.heartbeat.stand_by()
         beat.loss.step(leads=False)
+        beat.notices.step(leads=False)
         beat.unstored.step(beat.leadership.other_application.leader)
         beat.zone_change.compare_as_standby()
         beat.broker.retry_for_standby()
@@ -267,6 +270,8 @@ class RedisScheduler(Scheduler):
         except SchedulePaused as exc:
             beat.counts.count_claim("paused")
             beat.heartbeat.pause()
+            if exc.passed is not None:
+                beat.watch.passed(*exc.passed)
             longest = beat.pausing.began(exc, self.max_interval)
             self._look_at = host_seconds() + min(longest, beat.dispatcher.delays.send_in_pause(beat.leadership.token))
             return
@@ -292,6 +297,7 @@ class RedisScheduler(Scheduler):
         if beat.pausing.is_on:
             beat.pausing.ended()
         beat.heartbeat.claimed(claim.now, claim.entries)
+        beat.watch.passed(claim.passed, claim.now)
         beat.clock.observe(claim.now, asked_at=claim.asked_at)
         if claim.removed or claim.misnamed:
             report_members(claim, self._context.redis.keys)
@@ -402,6 +408,7 @@ class RedisScheduler(Scheduler):
                     beat.leadership.resign,
                     beat.unstored.forget,
                     beat.heartbeat.end,
+                    beat.notices.end,
                 )
             beat.notifier.close()
             beat.broker.close()

@@ -230,7 +230,7 @@ broker_back = _Signal("broker_back", "seconds", "error")
 
 #: An incident begins, or begins again, because something does not do what it promises. In the beat that recorded it.
 #:
-#: ``incident_id``: its id. ``kind``: what is wrong: ``"schedule_lost"``. ``entry``: the entry; empty: the schedule.
+#: ``incident_id``: its id. ``kind``: what is wrong, such as ``"failed"``. ``entry``: the entry; empty: the schedule.
 incident_opened = _Signal("incident_opened", "incident_id", "kind", "entry")
 
 #: An incident is over. In the beat that recorded it, or in the process that acknowledged it.

@@ -55,6 +55,14 @@ def from_unix(seconds: str | float) -> datetime:
     return EPOCH + timedelta(seconds=whole, microseconds=round((value - whole) * 1_000_000))
 
 
+def instant_of(stored: str | float | None) -> datetime | None:
+    """Return the aware UTC datetime of UNIX seconds that are stored; None where there are none, or no such time."""
+    try:
+        return from_unix(stored) if stored else None
+    except (ValueError, OverflowError, ArithmeticError):  # written by another program
+        return None
+
+
 def from_iso(text: object) -> datetime | None:
     """Return the instant of a text in ISO 8601 with an offset, or None if it is none."""
     try:

@@ -35,6 +35,10 @@ def none(): ...
 """
 
 
+#: The kinds of incidents that faults here leave behind for a moment.
+KINDS = ("broken", "failed", "late", "not_sent", "waiting")
+
+
 class Faults:
     """A beat with a Redis and a broker of its own, and what it shows in each trouble."""
 
@@ -100,15 +104,15 @@ class Faults:
     def break_an_entry(self) -> None:
         self.client.hset(f"{PREFIX}odd", "definition", "{")
         self.client.zadd(f"{PREFIX}:schedule", {f"{PREFIX}odd": 0})
-        self.fires("broken entry", self.shown(lambda found: found.value("entries", state="broken") == 1), "Broken")
+        self.fires("broken entry", self.shown(lambda found: found.value("incidents", kind="broken") == 1), "Incident")
         self.store.delete("odd")
 
     def save_an_entry_that_cannot_be_sent(self) -> None:
         self.save_late("unsendable", "proj.none", [1])
         is_failing = self.shown(
-            lambda found: found.value("entries", state="failing") == 1, "refused_total", reason="error"
+            lambda found: found.value("incidents", kind="late") == 1, "refused_total", reason="error"
         )
-        self.fires("entry that cannot be sent", is_failing, "Failing", "Late", "Refused")
+        self.fires("entry that cannot be sent", is_failing, "Incident", "Refused")
         self.store.delete("unsendable")
 
     def damage_a_delay(self) -> None:
@@ -123,19 +127,23 @@ class Faults:
         now = time.time()
         self.client.hset(f"{PREFIX}bad", "ends", f"F {now:.6f}")
         self.client.zadd(f"{PREFIX}:failed", {f"{PREFIX}bad": now})
-        has_failed = self.shown(lambda found: found.value("entry_results", result="failed") == 1)
-        self.fires("task that fails", has_failed, "TasksFail")
+        has_failed = self.shown(lambda found: found.value("incidents", kind="failed") == 1)
+        self.fires("task that fails", has_failed, "Incident")
         self.store.delete("bad")
 
     def list_a_run_that_waits(self) -> None:
-        run, sent_at = f"{PREFIX}:run:a", time.time() - 60
+        run, sent_at = f"{PREFIX}:run:a", time.time() - 360
         self.client.hset(run, mapping={"name": "fine", "state": "SENT", "sent_at": f"{sent_at:.6f}"})
         self.client.zadd(f"{PREFIX}:waiting", {run: sent_at})
-        waits = self.shown(lambda found: found.value("runs_unstarted") == 1)
-        self.fires("run that nobody starts", waits, "Unstarted")
+        self.client.sadd(f"{PREFIX}:active:fine", run)
+        self.client.zadd(f"{PREFIX}:active", {run: sent_at + 3600})
+        waits = self.shown(lambda found: found.value("incidents", kind="waiting") == 1)
+        self.fires("run that nobody starts", waits, "Incident")
         self.client.zrem(f"{PREFIX}:waiting", run)
+        self.client.zrem(f"{PREFIX}:active", run)
 
     def pause(self) -> None:
+        self.shown(lambda found: not any(found.value("incidents", kind=kind) for kind in KINDS))
         self.store.pause()
         self.fires("paused", self.shown(lambda found: found.value("paused") == 1), "PausedLong")
         self.store.resume()
@@ -145,9 +153,9 @@ class Faults:
         wait_until(lambda: scrape(self.port).value("broker_up") == 0, "the broker to be away")
         self.save_late("owed", "proj.note", [])
         is_late = self.shown(
-            lambda found: (found.value("oldest_overdue_seconds") or 0) > 60, "refused_total", reason="broker_away"
+            lambda found: found.value("incidents", kind="late") == 1, "refused_total", reason="broker_away"
         )
-        self.fires("broker away", is_late, "Failing", "Late", "Refused")
+        self.fires("broker away", is_late, "Incident", "Refused")
         self.broker = self.restart(self.broker)
         wait_until(lambda: scrape(self.port).value("broker_up") == 1, "the broker to be back")
 

@@ -238,6 +238,38 @@ def test_hints_count_if_strict(run: Callable[..., Result], vienna: Celery) -> No
     assert (lax.exit_code, strict.exit_code) == (0, 1)
 
 
+def test_an_entry_that_nobody_has_enabled_for_a_month_is_a_hint(
+    run: Callable[..., Result], vienna: Celery, client: redis.Redis, prefix: str
+) -> None:
+    store = ScheduleStore(vienna)
+    for name in ("old", "new", "until", "back"):
+        RedisScheduleEntry(name, "t", 60, app=vienna).save()
+    RedisScheduleEntry("never", "t", 60, enabled=False, app=vienna).save()
+    store.disable("old", by="anna", note="moved")
+    store.disable("new")
+    store.disable("until", until=now() + timedelta(days=400))
+    store.disable("back")
+    for name, days in {"old": 31, "new": 29, "until": 31, "back": 31, "never": 45}.items():
+        _age(client, f"{prefix}:log:{name}", days)
+    store.enable("back")
+
+    result = run()
+
+    assert [line.split(None, 3) for line in result.stdout.splitlines()] == [
+        ["hint", "long-disabled", "never", "disabled for 45 d: enable it, or delete it"],
+        ["hint", "long-disabled", "old", 'disabled for 31 d by anna: "moved": enable it, or delete it'],
+    ]
+    assert result.exit_code == 0
+
+
+def _age(client: redis.Redis, key: str, days: int) -> None:
+    """Let the lines of a log be so many days older."""
+    for place, text in enumerate(client.lrange(key, 0, -1)):
+        last, count, first, rest = text.split(" ", 3)
+        times = [f"{float(each) - days * 86_400:.6f}" for each in (last, first)]
+        client.lset(key, place, f"{times[0]} {count} {times[1]} {rest}")
+
+
 def test_a_server_that_writes_nothing_to_its_disk_is_found(vienna: Celery, client: redis.Redis) -> None:
     client.config_set("save", "")
 

@@ -257,29 +257,47 @@ def test_a_probe_of_life_does_not_wait_for_one_of_health(probe: Callable[..., Pr
 
 
 def test_broken_and_failing_entries_are_unhealthy_to_the_strict_alone(
-    probed: Probed, client: redis.Redis, prefix: str
+    probed: Probed, client: redis.Redis, prefix: str, let_pass: Callable[[float], None]
 ) -> None:
     client.hset(f"{prefix}odd", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 0})
     probed.scheduler.tick()
+    let_pass(6)
+    probed.scheduler.tick()  # looks once more
 
     assert probed.checks() == {}
-    assert probed.checks("strict=1") == {"entries": "1 broken"}
+    assert probed.checks("strict=1") == {"entries": "1 broken: odd"}
 
 
 def test_entries_that_failed_are_unhealthy_to_the_strict_alone_up_to_the_number_that_is_asked_for(
     probe: Callable[..., Probed], client: redis.Redis, prefix: str
 ) -> None:
     probed = probe(redisbeater_track_runs=True)
-    probed.scheduler.tick()
     for at, name in enumerate("abcdef"):
         ScheduleStore(probed.scheduler.app).create(name, "proj.report", 3600.0)
-        client.zadd(f"{prefix}:failed", {f"{prefix}{name}": at})
+        client.hset(f"{prefix}{name}", "ends", f"F {at + 1}")
+        client.zadd(f"{prefix}:failed", {f"{prefix}{name}": at + 1})
+    probed.scheduler.tick()
 
     assert probed.checks() == {}
     assert probed.checks("strict=1") == {"results": "6 failed: f, e, d, c, b and 1 more"}
     assert probed.checks("strict=1&max_failed=6") == {}
-    assert probed.checks("strict=1&max_failed=no") == {"results": "6 failed: f, e, d, c, b and 1 more"}
+    ScheduleStore(probed.scheduler.app).incidents.acknowledge(
+        ScheduleStore(probed.scheduler.app).incidents.list("f")[0].id
+    )
+    assert probed.checks("strict=1&max_failed=5") == {}
+    assert probed.checks("strict=1&max_failed=no") == {"results": "5 failed: e, d, c, b, a"}
+
+
+def test_where_no_beat_looks_for_incidents_the_strict_says_what_is_listed(
+    make_app: MakeApp, client: redis.Redis, prefix: str
+) -> None:
+    store = ScheduleStore(make_app(redisbeater_track_runs=True))
+    store.create("feed", "proj.report", 3600.0)
+    client.zadd(f"{prefix}:failed", {f"{prefix}feed": 1})
+    client.hset(f"{prefix}:broken", "odd", "{}")
+
+    assert store.health(strict=True).problems[-2:] == ("1 broken", "1 failed: feed")
 
 
 # The ping

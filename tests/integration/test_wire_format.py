@@ -251,7 +251,10 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
     run_due(make_scheduler(app))
 
     found = {key.removeprefix(prefix): client.type(key) for key in client.scan_iter(f"{prefix}*")}
-    assert {re.sub(":answer:[0-9a-f]{32}", ":answer:<id>", key): kind for key, kind in found.items()} == {
+    ids = {":answer:[0-9a-f]{32}": ":answer:<id>", ":incident:[0-9a-f]{8}": ":incident:<id>"}
+    for pattern, word in ids.items():
+        found = {re.sub(pattern, word, key): kind for key, kind in found.items()}
+    assert found == {
         ":schedule": "zset",
         ":answer:<id>": "string",
         ":statics": "set",
@@ -263,6 +266,11 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
         ":zone-rules": "hash",
         ":broken": "hash",
         ":beats": "hash",
+        ":passed": "string",
+        ":incidents": "zset",
+        ":incident:<id>": "hash",
+        ":current": "hash",
+        ":open": "zset",
         ":log": "list",
         ":log:broken": "list",
         ":log:report": "list",

@@ -127,6 +127,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/entry": (*HISTORY, "secrets"),
     "/why": ("name", "at"),
     "/findings": ("wait",),
+    "/incidents": ("since",),
     "/new": ("copy",),
     "/entry/edit": ("name",),
     "/entry/revert": ("name", "at", "if_version", "note"),

@@ -59,7 +59,7 @@ class Scenario:
             *_series(self.healthy, self.healthy, OTHER, self.lasts),
         ]
         fired = [{"labels": f'{{alertname="{alert}", schedule="{schedule}"}}', "value": 1} for alert in self.alerts]
-        expr = 'count by (alertname, schedule) (ALERTS{alertstate="firing"})'
+        expr = 'max by (alertname, schedule) (ALERTS{alertstate="firing"})'
         ends_at = f"{(HEALTHY + self.lasts) * INTERVAL}s"
         return {
             "name": self.name,

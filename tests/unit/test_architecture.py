@@ -31,7 +31,7 @@ FLOORS = (
     ),  # the ground
     ("schedules", "broker"),
     ("model",),
-    ("config", "revoked"),
+    ("config", "revoked", "notices"),
     ("store",),
     ("context", "delays"),
     ("editing",),
@@ -56,10 +56,11 @@ NARROW_ROOMS = {
     "broker": GROUND,
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
+    "notices": GROUND | {"model.message"},
     "runs": GROUND | {"config", "model", "store", "context"},
     "delays": GROUND | {"broker.message", "config", "model", "revoked", "store"},
     "revoked": GROUND | {"broker.message"},
-    "store": GROUND | {"config", "model.incident", "model.meta", "model.log_line", "model.run"},
+    "store": GROUND | {"config", "model.incident", "model.incident_rules", "model.meta", "model.log_line", "model.run"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.
@@ -82,6 +83,7 @@ LIBRARIES = {
     "pytest": {"testing"},
     "typing_extensions": {"entry", "management"},  # only for type checkers
     "prometheus_client": {"observe"},  # only when metrics are served
+    "apprise": {"notices"},  # only in the process that sends messages
     "celery": {room for floor in FLOORS for room in floor} - {"store"} - (set(FLOORS[0]) - {"exceptions", "signals"}),
 }
 

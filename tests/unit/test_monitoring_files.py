@@ -75,8 +75,8 @@ def test_a_metric_or_label_that_does_not_exist_is_found(query: str, unknown: lis
 
 def test_there_is_an_alert_for_each_kind_of_trouble() -> None:
     assert [alert["alert"] for alert in ALERTS] == [
-        "NobodyLeads", "NoBeat", "Incident", "Late", "SlowDispatch", "Broken", "Failing", "Delays", "TasksFail",
-        "Unstarted", "Refused", "Missed", "Lost", "TwoLeaders", "FlappingLead", "PausedLong", "ClockSkew",
+        "NobodyLeads", "NoBeat", "Incident", "SlowDispatch", "Delays", "Refused", "Missed", "TwoLeaders",
+        "FlappingLead", "PausedLong", "ClockSkew",
     ]  # fmt: skip
 
 

@@ -38,6 +38,10 @@ DEFAULTS: dict[str, Any] = {
     "deadline": None,
     "once": False,
     "disable_after_failures": None,
+    "max_failures": INHERIT,
+    "start_within": INHERIT,
+    "finish_within": INHERIT,
+    "notify": None,
 }
 
 
@@ -150,7 +154,8 @@ def test_policies_come_back_as_they_were(grace: float | None, **fields: Any) -> 
 
 @pytest.mark.parametrize("name", list(POLICY_FIELDS))
 def test_a_stored_null_is_the_default_and_for_the_grace_no_limit(name: str) -> None:
-    expected = None if name == "misfire_grace_time" else DEFAULTS[name]
+    nullable = ("misfire_grace_time", "start_within", "finish_within")
+    expected = None if name in nullable else DEFAULTS[name]
 
     assert read_policies({name: None})[name] == expected
 

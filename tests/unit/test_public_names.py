@@ -51,6 +51,7 @@ PROCESSES = {
         "import redisbeater.dashboard, redisbeater.observe.metrics",
         "beat cli dispatch observe.server observe.beat_metrics parts runs scheduler",
     ),
+    "one that sends messages": ("import redisbeater.notices.__main__", f"{ALL} schedules scheduler sending health"),
     "the command line": ("import redisbeater.cli.commands", "beat dashboard dispatch observe parts runs scheduler"),
 }
 
@@ -101,7 +102,7 @@ def test_no_celery_command_loads_redis_before_its_application() -> None:
 
 
 def test_each_celery_command_hides_the_passwords_of_settings() -> None:
-    settings = ["redisbeater_redis_url", "redisbeater_ping_url"]
+    settings = ["redisbeater_redis_url", "redisbeater_ping_url", "redisbeater_notify"]
     shown = f"[name for name in {settings} if not utils.HIDDEN_SETTINGS.search(name)]"
     program = f"import celery.bin.celery; from celery.app import utils; print({shown})"
 

@@ -11,6 +11,7 @@ from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.beat_line import name_of
 from redisbeater.model.incident import SCHEDULE_LOST
+from redisbeater.sending.counts import Counts
 from redisbeater.signals import incident_closed, incident_opened
 from redisbeater.store import Claim
 from redisbeater.store.incidents import Outcome, Seen
@@ -31,13 +32,14 @@ class Loss:
         context: the app whose schedule it is.
         log: gets a line when an incident opens or closes.
         token: names this beat.
+        counts: counts what it opens.
     """
 
     #: It is one request, and never goes on in the next pass.
     is_behind = False
 
-    def __init__(self, context: Context, log: ScheduleLog, token: str) -> None:
-        self._redis = context.redis
+    def __init__(self, context: Context, log: ScheduleLog, token: str, counts: Counts) -> None:
+        self._redis, self._counts = context.redis, counts
         self._log = log
         self._beat = name_of(token)
         self._before = Seen("", 0)
@@ -65,7 +67,7 @@ class Loss:
             self._refused(exc)
 
     def _compare(self, *, leads: bool) -> None:
-        seen, before = self._redis.incidents.look(), self._before
+        seen, before = self._redis.incidents.seen(), self._before
         if seen is None:
             return
         if before.identity and seen.identity != before.identity and seen.entries < before.entries:
@@ -105,6 +107,7 @@ class Loss:
                 incident_id,
                 extra=event("incident_opened", **of),
             )
+            self._counts.count_incident(SCHEDULE_LOST)
             self._log.add("incident_opened", id=incident_id, kind=SCHEDULE_LOST, entries=entries, left=left)
             incident_opened.send(self._redis.keys.prefix, **of)
         elif word == "CLOSED":

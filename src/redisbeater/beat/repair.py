@@ -100,6 +100,13 @@ class ForeignKeys:
             keys.delays: "delays are not sent",
             keys.delay_messages: "delays are not sent",
             keys.failing_delays: "delays are not sent",
+            keys.open_incidents: "open incidents are not listed, nor told of",
+            keys.promises: "no finish_within is watched",
+            keys.notices: "nobody is told of incidents",
+            keys.told: "nobody is told of incidents",
+            keys.passed: "it is not noticed when no beat has run for a while",
+            keys.releases: "releases are not listed",
+            keys.seen: "the web page shows the incidents of a day as new",
         }
 
     def check(self) -> None:

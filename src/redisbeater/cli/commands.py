@@ -8,6 +8,7 @@ from redisbeater.cli import (  # noqa: F401
     history,
     importing,
     incidents,
+    notify,
     redisbeater,
     runs,
     showing,

@@ -33,6 +33,7 @@ from redisbeater.management.runs.history import (
     LEAST_BEGIN,
     RunDetails,
     check_tracked,
+    end_of_history,
     end_words,
     item_dict,
     lateness,
@@ -110,6 +111,8 @@ def history(
         print_lines(result.usual_words for result in results.values() if result.usual)
         if items:
             print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
+            if name is not None and page.before is None and not (states or start):
+                print_lines(_end_of(context, name, items, drawn, zone))
         else:
             print_lines([_nothing(name, is_filtered=bool(states or start))])
         if not context.config.track_runs:
@@ -119,6 +122,13 @@ def history(
         _followed(app, draw) if follow else draw()
     except ValueError as exc:
         raise BadInput(f"--{exc}") from exc
+
+
+def _end_of(context: Context, name: str, items: Sequence[Run | LogLine], view: View, zone: tzinfo) -> Iterator[str]:
+    """Yield why a history ends there, if older runs were removed, and which incident began before."""
+    words, begun = end_of_history(context, name, items)
+    if words:
+        yield f"{words}; incident {begun.id} began {_clock(begun.opened, view, zone)}, before them" if begun else words
 
 
 def _nothing(name: str | None, *, is_filtered: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 import click
@@ -29,6 +29,7 @@ from redisbeater.health.status import Status
 from redisbeater.health.verdict import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.store.notices import Receiver
 from redisbeater.times import clock_words, duration_words, relative_words
 
 
@@ -67,8 +68,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     identity = f", id {found.id}" if found.id else ""
     schedule = f"{found.prefix} at {found.address}, {entries}{identity}"
     yield "schedule", "     ".join(filter(None, (schedule, _server(found.leaders))))
-    for incident in found.incidents:
-        yield "incident", incident.told
+    for text in found.told_incidents:
+        yield "incident", text
     if found.refusal:
         yield "redis", f"refuses changes, so nothing is sent: {found.refusal}"
     if not found.is_led:
@@ -101,6 +102,10 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
     if found.delays and found.delays.waiting:
         yield "delays", _delays(found, view)
+    for receiver in found.receivers:
+        yield "told", receiver_words(receiver, view)
+    if found.notices:
+        yield "told", f"{found.notices:,} to be told now"
     if not found.workers_report:
         yield "workers", NO_REPORTS.removeprefix("workers ")
     yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
@@ -111,6 +116,18 @@ def _delays(found: Status, view: View) -> str:
     late_text = f", {late:,} late, oldest {duration_words(found.oldest_delay)}" if late else ""
     next_text = f", next {relative_words(first, view.now)}" if first and not late else ""
     return f"{waiting:,} waiting{late_text}{f', {failing:,} not sent' if failing else ''}{next_text}"
+
+
+def receiver_words(receiver: Receiver, view: View) -> str:
+    """Return in words when a receiver was told of incidents, and what keeps it from that."""
+    if receiver.since is not None:
+        problem = f"{receiver.problem}; tried {receiver.tries:,} {'time' if receiver.tries == 1 else 'times'}"
+        return f"{receiver.name}: not since {_clock(receiver.since, view)}, {problem}"
+    return f"{receiver.name}: {'nothing yet' if receiver.told is None else _clock(receiver.told, view)}"
+
+
+def _clock(moment: datetime, view: View) -> str:
+    return clock_words(view.local(moment, view.zone), view.now_in(view.zone))
 
 
 def _application(beat: BeatLine, found: Status) -> str:

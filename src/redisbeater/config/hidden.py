@@ -27,3 +27,4 @@ def hide_in_reports(setting: str) -> None:
 
 hide_in_reports("redisbeater_redis_url")
 hide_in_reports("redisbeater_ping_url")
+hide_in_reports("redisbeater_notify")

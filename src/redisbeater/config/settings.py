@@ -20,7 +20,7 @@ from redisbeater.config.values import (
     refuse_unknown,
 )
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
+from redisbeater.model.policies import NOBODY, Coalesce, EvictionCheck, Overlap
 from redisbeater.redaction import DEFAULT_PATTERNS, hide
 
 #: The most entries of one claim: the server serves nobody else meanwhile, and the reply is one text.
@@ -239,6 +239,40 @@ class Config:
         "a whole number, from 0 to 10",
         "How often a run whose worker died is sent again. 0: never, as with Celery. An entry may override it.",
     )
+    max_failures: int = _setting(
+        0,
+        values.count(29, least=0),
+        "a whole number, from 0 to 29",
+        "How many bad ends in a row are no incident yet: :doc:`incidents`. An entry may override it.",
+    )
+    start_within: float | None = _setting(
+        300.0,
+        values.optional(values.seconds(1)),
+        "seconds, at least 1, or None",
+        "Seconds for which a run may wait for a worker until that is an incident. None: for any time. An entry may "
+        "override it.",
+    )
+    finish_within: float | None = _setting(
+        None,
+        values.optional(values.seconds(1)),
+        "seconds, at least 1, or None",
+        "Seconds after a run was sent in which one must have ended well, or that is an incident. None: nothing is "
+        "promised. An entry may override it.",
+    )
+    incident_days: int = _setting(
+        7,
+        values.count(3_650),
+        "a whole number, from 1 to 3,650",
+        "For how many days an incident is kept after its end.",
+    )
+    release: str | None = _setting(
+        None,
+        values.optional(values.read_text),
+        "a text or None",
+        "The release of the code that workers execute; it is kept with each run, and the log of the schedule says when "
+        "it was reported first. None: ``SENTRY_RELEASE``, ``HEROKU_RELEASE_VERSION`` or ``GIT_COMMIT`` of the "
+        "environment.",
+    )
     stop_signal: str | None = _setting(
         "SIGTERM",
         values.optional(values.read_signal),
@@ -304,6 +338,20 @@ class Config:
         values.seconds(1, MOST_OUTAGE_SECONDS),
         "seconds, from 1 to 3600",
         "Seconds from one request to ``ping_url`` to the next.",
+    )
+    notify: Mapping[str, tuple[str, ...]] = _setting(
+        dict,
+        values.read_receivers,
+        "a dict of URLs of Apprise, or lists of them, by name",
+        "Who is told of incidents: :doc:`know-that-it-ran`. An entry names one of them with ``notify``; of others, and "
+        "of the schedule itself, ``default`` is told, or the first. The leading beat needs the extra ``notify``.",
+        secret=True,
+    )
+    page_url: str | None = _setting(
+        None,
+        values.optional(values.read_web_url),
+        "a URL of http or https, or None",
+        "Where people reach the web page: messages of incidents end with it.",
     )
     application: str | None = _setting(
         None,
@@ -373,6 +421,23 @@ class Config:
         config.url.check_prefix(prefix)
         return config
 
+    @property
+    def receivers(self) -> dict[str, str]:
+        """The URLs of all receivers, each by what it is called: ``ops`` for the first of a name, then ``ops.2``."""
+        return {
+            called: url
+            for name, urls in self.notify.items()
+            for called, url in zip(receiver_names(name, len(urls)), urls)
+        }
+
+    def told(self, name: str | None = None) -> tuple[str, ...]:
+        """Return the receivers that are told about an entry which names these; empty: nobody.
+
+        Where there is no such name, and of the schedule itself, ``default`` is told, or the first.
+        """
+        found = next((each for each in (name, "default", *self.notify) if each in self.notify), None)
+        return () if found is None or name == NOBODY else receiver_names(found, len(self.notify[found]))
+
     def _check_overlap(self) -> None:
         if self.overlap is not Overlap.ALLOW and not self.track_runs:
             raise ImproperlyConfigured(
@@ -406,6 +471,11 @@ class Config:
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
             return self.lock_key
         return self.key_prefix + self.lock_key
+
+
+def receiver_names(name: str, number: int) -> tuple[str, ...]:
+    """Return what the receivers of a name are called."""
+    return (name, *(f"{name}.{place}" for place in range(2, number + 1)))[:number]
 
 
 #: RedBeat's settings with a successor of the same name, besides its prefix.

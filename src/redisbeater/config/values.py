@@ -18,6 +18,7 @@ from celery.utils.imports import symbol_by_name
 
 from redisbeater.config.urls import RedisUrl
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.model.policies import NOBODY, RECEIVER_NAME
 from redisbeater.times import MAX_SECONDS, is_seconds
 
 #: Takes the full name of a setting and its value; returns the value in the form that the package uses.
@@ -226,6 +227,36 @@ def read_web_url(name: str, value: Any) -> str:
     if url.scheme not in ("http", "https") or not url.hostname or any(char.isspace() for char in str(value)):
         raise UnacceptableValue
     return str(value)
+
+
+def read_receivers(name: str, value: Any) -> Mapping[str, tuple[str, ...]]:
+    """Accept URLs of receivers of messages by names: of each name one URL, or a list of them."""
+    if not isinstance(value, Mapping):
+        raise UnacceptableValue
+    return {_receiver_name(name, each): _receiver_urls(f"{name}[{each!r}]", urls) for each, urls in value.items()}
+
+
+def _receiver_name(name: str, each: Any) -> str:
+    if isinstance(each, str) and RECEIVER_NAME.fullmatch(each) and each != NOBODY:
+        return each
+    shown = repr(each) if isinstance(each, str) and "://" not in each else f"a {type(each).__name__}"
+    raise ImproperlyConfigured(
+        f"{name}: expected names of letters, digits, '-' and '_', other than 'none', got {shown}; write "
+        f"{name} = {{'ops': 'mailto://...'}}"
+    )
+
+
+def _receiver_urls(name: str, value: Any) -> tuple[str, ...]:
+    urls = (value,) if isinstance(value, str) else value
+    is_list = isinstance(urls, (list, tuple)) and len(urls) > 0
+    if is_list and all(isinstance(url, str) and _RECEIVER_URL.match(url) for url in urls):
+        for url in urls:
+            _refuse_odd_text(name, url)
+        return tuple(urls)
+    raise ImproperlyConfigured(f"{name}: expected a URL of Apprise such as 'mailto://...', or a list of them")
+
+
+_RECEIVER_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S")
 
 
 def read_retry_period(name: str, value: Any) -> float:

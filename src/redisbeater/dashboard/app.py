@@ -46,7 +46,7 @@ from redisbeater.dashboard.site import (
     form_fields,
 )
 from redisbeater.dashboard.template_environment import environment
-from redisbeater.dashboard.views import actions, editing, entries, schedule
+from redisbeater.dashboard.views import actions, editing, entries, incidents, schedule
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -88,6 +88,7 @@ ACTIONS: tuple[Action, ...] = (
     *editing.ACTIONS,
     *actions.ACTIONS,
     *schedule.ACTIONS,
+    *incidents.ACTIONS,
 )
 
 

@@ -34,6 +34,7 @@ logger = get_logger(__name__)
 
 #: The pages that the head leads to: the path of each, the key behind "g", and its name.
 PAGES = (
+    ("/incidents", "i", "Incidents"),
     ("/", "e", "Entries"),
     ("/upcoming", "u", "Upcoming"),
     ("/history", "h", "Runs"),

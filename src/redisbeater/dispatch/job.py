@@ -391,6 +391,7 @@ class Job(NamedTuple):
             log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or gives_up else (),
             runs=() if tracking is None else self._new_runs(tracking),
             skipped_count=0 if tracking is None else sum(skip.count for skip in plan.skipped),
+            span=None if self.policy is None else self.policy.finish_within,
             push=self.push or (),
             keeps_claim=self.whole is not None,
         )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from redisbeater.context import Context
-from redisbeater.display import json_form
+from redisbeater.display import json_form, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.model.incident import Incident
+from redisbeater.model.message import Sender
 from redisbeater.store import Snapshot, is_of_redbeat, lock_warning, pages
 from redisbeater.store.delays import DelayCounts
 from redisbeater.store.measures import COUNTS
+from redisbeater.store.notices import Receiver
 
 if TYPE_CHECKING:  # a beat reads no details
     from redisbeater.health.details import LastHour, Server
@@ -94,7 +96,11 @@ class Status:
         unstarted: how many runs no worker has started for half a minute.
         unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
         unstored: how many declarations could not be stored.
-        incidents: what is wrong since when, and nobody has acknowledged.
+        incidents: what is wrong since when, and nobody has acknowledged: the newest of each kind.
+        news: how many incidents there are of each kind.
+        is_looked_at: whether a beat looks for incidents; else what is listed as wrong counts in their place.
+        notices: how many notices of incidents are to be told now.
+        receivers: those that were told of incidents, or could not be.
         dormant: how many entries do not run: they are disabled, or have finished.
         workers_report: False: no worker has ever reported a run, and one waits for half a minute, was lost or has
             expired, or 20 were sent.
@@ -126,6 +132,10 @@ class Status:
     running_entries: int = 0
     unstored: int = 0
     incidents: tuple[Incident, ...] = ()
+    news: Mapping[str, int] = field(default_factory=dict)
+    is_looked_at: bool = False
+    notices: int = 0
+    receivers: tuple[Receiver, ...] = ()
     dormant: int = 0
     workers_report: bool = True
     lock_left: timedelta | None = None
@@ -133,6 +143,25 @@ class Status:
     delays: DelayCounts | None = None
     server: Server | None = None
     last_hour: LastHour | None = None
+
+    @property
+    def told_incidents(self) -> list[str]:
+        """What is wrong since when, a line each, and how many more there are of a kind."""
+        lines = [incident.told for incident in self.incidents]
+        for kind, number in self.news.items():
+            rest = number - sum(incident.kind == kind for incident in self.incidents)
+            lines += [f"{rest:,} more {kind.replace('_', ' ')}"] if rest > 0 else []
+        return lines
+
+    @property
+    def told_groups(self) -> list[str]:
+        """The incidents of entries in a line for each kind: ``3 failed: billing, feed and 1 more``."""
+        lines = []
+        for kind, number in self.news.items():
+            names = [shown(incident.entry) for incident in self.incidents if incident.kind == kind and incident.entry]
+            more = f" and {number - len(names):,} more" if number > len(names) else ""
+            lines += [f"{number:,} {kind.replace('_', ' ')}: {', '.join(names)}{more}"] if names else []
+        return lines
 
     @property
     def leaders(self) -> list[BeatLine]:
@@ -202,6 +231,9 @@ class Status:
             "unstable": self.unstable,
             "unstarted": self.unstarted,
             "incidents": [incident.as_dict() for incident in self.incidents],
+            "news": dict(self.news),
+            "notices": self.notices,
+            "receivers": self.receivers,
             "workers_report": self.workers_report,
             "delays": self.delays,
             "beats": self.beats,
@@ -209,6 +241,13 @@ class Status:
             "last_hour": self.last_hour,
         }
         return json_form(found)
+
+
+def sender_of(context: Context) -> Sender:
+    """Return what messages say of the schedule of an app."""
+    redis = context.redis
+    schedule = f"{redis.keys.prefix} at {redis.address}"
+    return Sender(schedule=schedule, zone=context.zone, page_url=context.config.page_url or "")
 
 
 #: A schedule of so many entries at most is looked through for broken ones, and how many are read in one step.
@@ -270,7 +309,11 @@ def read_overview(context: Context) -> tuple[Status, tzinfo]:
         oldest=timedelta(seconds=found.oldest_overdue),
         oldest_name=redis.keys.name(found.oldest_key),
         pause=pause_of(found.pause, lambda: found.now),
-        incidents=tuple(incident for incident in found.incidents if incident.is_news),
+        incidents=found.incidents,
+        news=found.news,
+        is_looked_at=found.looked_at is not None and found.now - found.looked_at < LONGEST_PASS,
+        notices=found.notices,
+        receivers=found.receivers,
         dormant=found.dormant,
         delays=found.delays,
         **{name: getattr(found, name) for name in COUNTS},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
@@ -13,6 +13,7 @@ from redisbeater.display import json_form, shown
 from redisbeater.exceptions import StoreError
 from redisbeater.health.status import LONGEST_PASS, Status, read_status
 from redisbeater.model.beat_line import BeatLine
+from redisbeater.model.incident import FAILED
 from redisbeater.store.measures import Late
 from redisbeater.times import duration_words
 
@@ -30,6 +31,9 @@ MOST_FAILED = 5
 #: How long a broker may be away.
 LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
 
+#: How long it may be impossible to tell a receiver of incidents.
+LONGEST_UNTOLD = timedelta(minutes=5)
+
 #: How long the lock may be free beyond its timeout.
 HANDOVER = timedelta(seconds=5)
 
@@ -42,9 +46,9 @@ class HealthLimits:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries are unhealthy, failing delays, workers that do not report runs,
-            and entries of which the last run failed.
-        max_failed: how many of the latter there may be.
+        strict: whether incidents of entries are unhealthy, failing delays, and workers that do not report runs; where
+            no beat looks for incidents, what is listed as broken, not sent or failed.
+        max_failed: how many entries may fail.
         longest_pass: how old the line of a beat may be.
     """
 
@@ -62,8 +66,8 @@ class Health:
 
     Attributes:
         problems: what is wrong; empty: it is healthy.
-        failed: for each problem the check that found it: ``pass lead late redis broker incidents entries workers
-            results delays``.
+        failed: for each problem the check that found it: ``pass lead late redis broker notices incidents entries
+            workers results delays``.
         facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
     """
@@ -100,10 +104,8 @@ def check_health(context: Context, terms: HealthLimits, timeout: float) -> Healt
         return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s")])
     status, late, failed = answer
     problems = list(_problems(status, late, terms))
-    if terms.strict and status.failed > terms.max_failed:
-        more = [f"and {status.failed - len(failed):,} more"] if 0 < len(failed) < status.failed else []
-        names = " ".join([", ".join(map(shown, failed)), *more])
-        problems.append(("results", f"{status.failed:,} failed{': ' if names else ''}{names}"))
+    if terms.strict and not status.is_looked_at:
+        problems += _listed(status, failed, terms)
     return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
 
 
@@ -154,20 +156,48 @@ def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Probl
     if status.oldest_delay > terms.max_late and status.delays:
         oldest, limit = duration_words(status.oldest_delay), duration_words(terms.max_late)
         yield "delays", f"delays late: {status.delays.late:,}, oldest {oldest} (limit {limit})"
-    for incident in status.incidents:
-        yield "incidents", incident.told
+    for kind, number in status.news.items():
+        yield from _of_incidents(status, kind, number, terms)
+    for receiver in status.receivers:
+        if receiver.since is not None and (untold := status.now - receiver.since) > LONGEST_UNTOLD:
+            length = duration_words(untold)
+            yield "notices", f"{receiver.name} could not be told of incidents for {length}: {shown(receiver.problem)}"
     for beat in status.leaders:
         away = beat.broker_away_at(status.now)
         if away > LONGEST_BROKER_OUTAGE:
             yield "broker", f"{beat.name} has no broker for {duration_words(away)}"
-    if terms.strict and status.broken:
-        yield "entries", f"{status.broken:,} broken"
-    if terms.strict and status.failing:
-        yield "entries", f"{status.failing:,} not sent"
     if terms.strict and status.delays and status.delays.failing:
         yield "delays", f"delays not sent: {status.delays.failing:,}"
     if terms.strict and not status.workers_report:
         yield "workers", NO_REPORTS
+
+
+def _of_incidents(status: Status, kind: str, number: int, terms: HealthLimits) -> Iterator[Problem]:
+    """Yield the problem that the open incidents of a kind are; those of entries that failed are one together."""
+    found = [incident for incident in status.incidents if incident.kind == kind]
+    is_wanted = found and (terms.strict or not found[0].is_strict) and found[0].check != "late"
+    if not is_wanted or (kind == FAILED and number <= terms.max_failed):
+        return
+    if not found[0].entry:
+        yield found[0].check, found[0].told
+    else:
+        names = _names([incident.entry for incident in reversed(found)], number)
+        yield found[0].check, f"{number:,} {kind.replace('_', ' ')}{names}"
+
+
+def _listed(status: Status, failed: list[str], terms: HealthLimits) -> Iterator[Problem]:
+    """Yield what is listed as wrong, where no beat looks for incidents."""
+    if status.broken:
+        yield "entries", f"{status.broken:,} broken"
+    if status.failing:
+        yield "entries", f"{status.failing:,} not sent"
+    if status.failed > terms.max_failed:
+        yield "results", f"{status.failed:,} failed{_names(failed, status.failed)}"
+
+
+def _names(names: Sequence[str], number: int) -> str:
+    more = [f"and {number - len(names):,} more"] if 0 < len(names) < number else []
+    return f": {' '.join([', '.join(map(shown, names)), *more])}" if names else ""
 
 
 def _problems_of_beats(status: Status, terms: HealthLimits) -> Iterator[Problem]:

@@ -166,6 +166,7 @@ class AsyncIncidents(AsyncRoom):
         return self._store._sync.incidents
 
     list = Awaited(Incidents.list)
+    report = Awaited(Incidents.report)
     get = Awaited(Incidents.get)
     acknowledge = Awaited(Incidents.acknowledge)
 

@@ -34,16 +34,20 @@ from redisbeater.management.lint_rules import (
     memory,
     of_arguments,
     of_definition,
+    of_notify,
     of_policies,
+    of_promises,
     of_result,
     of_sentry,
     of_stored,
     overlapping,
     redbeat_lacks,
 )
+from redisbeater.management.receivers import problems_of_receivers
 from redisbeater.management.registered import import_tasks, is_registered
 from redisbeater.management.runs.results import Ends, Result, result_of
 from redisbeater.management.simulation import Simulation, simulate
+from redisbeater.management.why.facts import author_of, newest_switch, says_disabled
 from redisbeater.model import json_text
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.definition import Definition
@@ -54,6 +58,7 @@ from redisbeater.schedules.cron_steps import refuse_steps_above_range
 from redisbeater.schedules.kinds import describe_in_brief
 from redisbeater.schedules.zones import shifts_between
 from redisbeater.store import Snapshot, pages
+from redisbeater.times import duration_words
 
 #: For signatures in a class that has a method ``list``.
 Findings = list[Finding]
@@ -69,6 +74,12 @@ MOST_RUNS = 30
 
 #: Seconds of jitter that are advised against a herd.
 ADVISED_JITTER = 300
+
+#: For how long an entry may be disabled, without an end; and lines of its log that tell since when it is.
+LONG_DISABLED, MOST_LINES = timedelta(days=30), 20
+
+#: Open incidents that are findings.
+MOST_INCIDENTS = 1_000
 
 #: How many entries are read in one step.
 PIECE = 250
@@ -111,16 +122,19 @@ class Linter:
             self._add_unreadable(name, report["reason"])
         names = sorted(context.redis.contents.names())
         for number, page in enumerate(pages(names, PIECE), 1):
-            runs = self._runs(page)
+            runs, disabled = self._runs(page), list[str]()
             for snapshot in context.redis.load_many(page):
                 if snapshot.exists and not snapshot.is_broken and snapshot.name not in reports:
-                    self._look_at(snapshot, runs[snapshot.name])
+                    self._look_at(snapshot, runs[snapshot.name], disabled)
+            self._check_disabled(disabled)
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_server()
         self._check_declared(reports)
+        self._findings += (Finding.of("untold", "", text) for text in problems_of_receivers(context))
         status, _ = read_overview(context)
-        self._findings += (Finding.of("incident", each.entry, each.told) for each in status.incidents)
+        opened = context.redis.incidents.newest(MOST_INCIDENTS, only_open=True)
+        self._findings += (Finding.of("incident", each.entry, each.told) for each in opened if each.is_news)
         self._findings += (Finding.of("delays", "", text) for text in delay_problems(context, status.delays))
         if not status.workers_report:
             self._findings = [each for each in self._findings if each.rule != "unstarted"]
@@ -155,7 +169,7 @@ class Linter:
                 found[run.name].append(run)
         return found
 
-    def _look_at(self, snapshot: Snapshot, runs: Sequence[Run]) -> None:
+    def _look_at(self, snapshot: Snapshot, runs: Sequence[Run], disabled: list[str]) -> None:
         context = self._context
         try:
             stored = StoredEntry.from_snapshot(snapshot, context.reader.codec)
@@ -168,6 +182,8 @@ class Linter:
             self._add_result(stored, Ends.from_text(snapshot.ends, snapshot.failures), runs)
         if stored.state != "finished":
             self._add_definition(stored.definition)
+        if not stored.definition.enabled:
+            disabled.append(snapshot.name)
         if context.redis.keys.prefix == redbeat_prefix(context.app):
             self._check_redbeat(snapshot)
         if (course := _course(lambda: course_of(stored, context.defaults, context.codec))) is not None:
@@ -175,7 +191,9 @@ class Linter:
 
     def _add_result(self, stored: StoredEntry, ends: Ends, runs: Sequence[Run]) -> None:
         definition = stored.definition
-        self._findings += of_result(definition.name, result_of(ends, runs, self._now, options=definition.options))
+        found = result_of(ends, runs, self._now, options=definition.options)
+        self._findings += of_result(definition.name, found)
+        self._findings += of_promises(definition, self._context.defaults, found)
         if ends.result is Result.FAILED:
             self._failed.add(definition.name)
 
@@ -193,6 +211,7 @@ class Linter:
         if self._for_sentry:
             self._findings += of_sentry(definition)
         self._findings += of_policies(definition, context.defaults)
+        self._findings += of_notify(definition, context.config)
         self._by_task[definition.task].append(definition.name)
         self._findings += of_arguments(definition, self._context.app)
         if definition.enabled:
@@ -214,6 +233,15 @@ class Linter:
         if lacks := redbeat_lacks(data):
             text = f"RedBeat cannot read {', '.join(lacks)}, and may stop at it: delete it before you go back"
             self._findings.append(Finding.of("no-redbeat", snapshot.name, text))
+
+    def _check_disabled(self, names: Sequence[str]) -> None:
+        """Add the entries that nobody has enabled for a month."""
+        for name, lines in zip(names, self._context.redis.log.of_entries(names, MOST_LINES)):
+            line = newest_switch(lines)
+            if line is None or not says_disabled(line) or line.last is None or self._now - line.last < LONG_DISABLED:
+                continue
+            text = f"disabled for {duration_words(self._now - line.last)}{author_of(line)}: enable it, or delete it"
+            self._findings.append(Finding.of("long-disabled", name, text))
 
     def _check_declared(self, reports: Mapping[str, Mapping[str, str]]) -> None:
         """Add what this app declares and nobody stores, before a beat of it has reported that."""

@@ -20,9 +20,9 @@ from redisbeater.management.runs.results import EntryResult, Result
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
 from redisbeater.model.passed_values import task_problem
-from redisbeater.model.policies import Overlap
+from redisbeater.model.policies import NOBODY, Overlap
 from redisbeater.model.reader import tracked_fields
-from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import Run
 from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import BrokenByCode
@@ -40,7 +40,8 @@ RULES: Mapping[str, tuple[str, str]] = {
     "broken": ("error", "an entry that cannot be read or planned"),
     "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
     "no-reports": ("error", "runs that are recorded, and no worker has ever reported one"),
-    "incident": ("error", "an incident that is open: the schedule was lost"),
+    "incident": ("error", "an incident that is open, and nobody has acknowledged"),
+    "untold": ("error", "a receiver of messages that cannot be told of incidents"),
     "delays": ("error", "delays that cannot be sent, or that wait while no beat sends any"),
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
@@ -48,12 +49,15 @@ RULES: Mapping[str, tuple[str, str]] = {
     "dst-gap": ("warning", "a fire time within a year, or a bound to come, that the clocks skip"),
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
     "overlaps-self": ("warning", "runs that take longer than the time between two fire times"),
+    "odd-promise": ("warning", "a max_failures or finish_within that cannot be meant so"),
+    "unknown-receiver": ("warning", "an entry whose notify is no name of redisbeater_notify: the default is told"),
     "no-deadline": ("warning", "an overlap other than allow without a deadline: a lost message holds up the next runs"),
     "herd": ("warning", "more than 100 runs in one second of the next 24 hours"),
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
     "short-interval": ("warning", "an interval below 0.1 seconds"),
     "step-above-range": ("warning", "a step above the range of its field: only the first number is left"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
+    "long-disabled": ("hint", "an entry that has been disabled for 30 days, without an end"),
     "failing": ("warning", "an entry whose run cannot be sent"),
     "unstable": ("warning", "an entry of which three of the last 30 runs failed, or more"),
     "unstarted": ("warning", "runs that wait in a queue, and no worker has started one for half a minute"),
@@ -298,6 +302,19 @@ def of_policies(definition: Definition, defaults: Defaults) -> Iterator[Finding]
     if overlap is not Overlap.ALLOW and definition.deadline is None:
         text = f"overlap {overlap}: a message that is lost holds up the next runs; deadline=3600 bounds that"
         yield Finding.of("no-deadline", definition.name, text)
+    most, limit = policy_value(definition, defaults, "max_failures"), definition.disable_after_failures
+    if limit is not None and most >= limit:
+        text = f"max_failures {most} is not below disable_after_failures {limit}: it is disabled before that is told"
+        yield Finding.of("odd-promise", definition.name, text)
+
+
+def of_promises(definition: Definition, defaults: Defaults, found: EntryResult) -> Iterator[Finding]:
+    """Yield a finding if the runs of an entry usually take longer than it promises."""
+    within = policy_value(definition, defaults, "finish_within")
+    if within is not None and found.usual is not None and found.usual.total_seconds() > within:
+        promised, usual = span_words(timedelta(seconds=within)), span_words(found.usual)
+        text = f"finish_within {promised}, and a run usually takes {usual}"
+        yield Finding.of("odd-promise", definition.name, text)
 
 
 def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) -> Iterator[Finding]:
@@ -316,6 +333,14 @@ def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) ->
     }[policy.overlap]
     times = f"runs take {span_words(longest, units=2)} (p95), the next one comes after {span_words(shortest, units=2)}"
     yield Finding.of("overlaps-self", stored.definition.name, f"{times}: {effect}")
+
+
+def of_notify(definition: Definition, config: Config) -> Iterator[Finding]:
+    """Yield a finding if the incidents of an entry are told to others than it names."""
+    name = definition.notify
+    if name not in (None, NOBODY, *config.notify):
+        told = f"{config.told(name)[0]} is told" if config.notify else "nobody is told"
+        yield Finding.of("unknown-receiver", definition.name, f"notify {name}: redisbeater_notify lacks it, {told}")
 
 
 def of_result(name: str, found: EntryResult) -> Iterator[Finding]:

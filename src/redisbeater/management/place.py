@@ -29,5 +29,5 @@ def count_late(context: Context, more_than: timedelta) -> int:
 
 
 def page_keys(context: Context) -> PageKeys:
-    """Return the records of the web page in Redis: ended sessions, and how to undo a change."""
+    """Return the records of the web page in Redis: ended sessions, how to undo a change, and who has looked."""
     return context.redis.page

@@ -18,6 +18,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.passed_values import args_advice
 from redisbeater.model.policies import (
     INHERIT,
+    RECEIVER_NAME,
     Anchor,
     AnchorLike,
     Coalesce,
@@ -46,6 +47,9 @@ MIN_GRACE_SECONDS = 1.0
 
 #: How often a run that was lost can be sent again: a task that ends its worker must not do so for ever.
 MOST_REQUEUES = 10
+
+#: Bad ends in a row: an entry keeps the last 30 ends, and one more than these is an incident.
+MOST_FAILURES = 29
 
 
 class FieldKind:
@@ -110,6 +114,18 @@ class Number(FieldKind):
         bounds = f", at least {self.least}, or None" if self.most is None else f" from {self.least} to {self.most}"
         of = f" of {self.of}" if self.of else ""
         raise InvalidEntry(path, f"expected a whole number{of}{bounds}, got {quoted(value)}")
+
+
+class Receivers(FieldKind):
+    """A name of those who are told of incidents, or ``none``."""
+
+    type, expected, example = str, "a name of redisbeater_notify, or 'none'", "ops"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return the name."""
+        if isinstance(value, str) and RECEIVER_NAME.fullmatch(value):
+            return value
+        raise InvalidEntry(path, f"expected {self.expected}, got {quoted(value)}")
 
 
 @dataclass(frozen=True)
@@ -262,6 +278,7 @@ class Group(TextEnum):
     BOUNDS = "bounds", "From when, until when"
     LATE = "late", "Late runs"
     RUNS = "runs", "Runs that overlap, hang or fail"
+    PROMISES = "promises", "What is an incident"
     SENDING = "sending", "How it is sent, and what it belongs to"
     PEOPLE = "people"
     #: Set by verbs of their own, such as disable.
@@ -357,6 +374,16 @@ _FIELDS = (
           untracked=(False,)),
     Field("disable_after_failures", Number("failures"), None, Group.RUNS,
           "After so many failed runs in a row it is disabled.", untracked=(None,)),
+    Field("max_failures", Number(least=0, most=MOST_FAILURES), INHERIT, Group.PROMISES,
+          f"How many bad ends in a row are no incident, at most {MOST_FAILURES}: failed, lost or expired.",
+          untracked=(INHERIT, 0)),
+    Field("start_within", Duration(MIN_GRACE_SECONDS, "5m"), INHERIT, Group.PROMISES,
+          "A run that waits longer for a worker is an incident. None means never.",
+          untracked=(INHERIT, None), nullable=True),
+    Field("finish_within", Duration(MIN_GRACE_SECONDS, "24h"), INHERIT, Group.PROMISES,
+          "That no run has ended well so long after one was sent is an incident. None means never.",
+          untracked=(INHERIT, None), nullable=True),
+    Field("notify", Receivers(), None, Group.PROMISES, "Who is told of its incidents. none means nobody."),
     # A new field stands last: what is stored keeps its order.
 )  # fmt: skip
 
@@ -376,6 +403,9 @@ WORDS: dict[str, Field] = {
 
 #: The fields that take the value of the setting of the same name where an entry has none.
 INHERITED = tuple(field.name for field in _FIELDS if field.default is INHERIT)
+
+#: Those that say from when on something is an incident: no run follows from them.
+PROMISES = tuple(field.name for field in _FIELDS if field.group is Group.PROMISES)
 
 #: The fields of which null is a value.
 NULLABLE = frozenset(field.name for field in _FIELDS if field.nullable)
@@ -520,6 +550,10 @@ class _SharedFields(TypedDict, total=False):
     deadline: float | timedelta | None
     once: bool
     disable_after_failures: int | None
+    max_failures: int | Inherit
+    start_within: float | timedelta | Inherit | None
+    finish_within: float | timedelta | Inherit | None
+    notify: str | None
 
 
 class EntryFields(_SharedFields, total=False):
@@ -577,3 +611,7 @@ class StoredFields(NamedTuple):
     deadline: float | None = None
     once: bool = False
     disable_after_failures: int | None = None
+    max_failures: int | Inherit = INHERIT
+    start_within: float | Inherit | None = INHERIT
+    finish_within: float | Inherit | None = INHERIT
+    notify: str | None = None

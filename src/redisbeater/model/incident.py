@@ -1,16 +1,17 @@
-"""An incident: a period in which the schedule does not do what it promises."""
+"""An incident: a period in which an entry, or the schedule, does not do what it promises."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from redisbeater.display import json_fields, shown
-from redisbeater.model.run import read_count
-from redisbeater.times import from_unix
+from redisbeater.display import fingerprint, json_fields, shown, without_secrets
+from redisbeater.model.run import read_count, unpacked_traceback
+from redisbeater.times import duration_words, instant_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,32 +20,73 @@ class IncidentKind:
 
     Attributes:
         tone: its colour, as that of a state of runs: ``bad`` or ``warn``.
-        sentence: what it says; ``{count}``, ``{left}`` and ``{why}`` are those of the incident.
+        sentence: what it says; ``{number}`` is the count in the words of ``counted``, and ``{left}``, ``{why}`` and
+            ``{length}`` are those of the incident.
         advice: what to do.
+        check: the check of ``health`` that finds it.
+        is_strict: whether only a strict ``health`` does.
+        counted: what is counted, one and several; empty: nothing.
+        of_schedule: what it says where it is about the schedule; empty: the same.
         ends_when_acknowledged: whether it is over once somebody has acknowledged it; others are only quiet then.
     """
 
     tone: str
     sentence: str
     advice: str
+    check: str = "incidents"
+    is_strict: bool = True
+    counted: tuple[str, str] = ("", "")
+    of_schedule: str = ""
     ends_when_acknowledged: bool = False
 
 
-#: The incident that entries are gone which nobody deleted.
-SCHEDULE_LOST = "schedule_lost"
+#: The incidents of an entry: its runs fail, wait for a worker, or none ends well in time, they cannot be sent, or it
+#: cannot be read.
+FAILED, WAITING, OVERDUE, NOT_SENT, BROKEN = "failed", "waiting", "overdue", "not_sent", "broken"
 
-#: Kind -> what it is.
+#: The incidents of the schedule: entries are late, no beat has claimed them, or they are gone and nobody deleted them.
+LATE, GAP, SCHEDULE_LOST = "late", "gap", "schedule_lost"
+
+#: Kind -> what it is, the worst first.
 KINDS: Mapping[str, IncidentKind] = {
     SCHEDULE_LOST: IncidentKind(
         tone="bad",
-        sentence="schedule lost: {count}, {left} left ({why})",
+        sentence="schedule lost: {number} before, {left} left ({why})",
         advice="restore the entries from a backup, or: celery redisbeater incidents acknowledge {id}",
+        is_strict=False,
+        counted=("entry", "entries"),
         ends_when_acknowledged=True,
+    ),
+    GAP: IncidentKind(tone="bad", sentence="no run was sent for {length}: {why}", advice="see what ran then: health"),
+    LATE: IncidentKind(
+        tone="bad", sentence="{number} late{why}", advice="see status", check="late", counted=("entry", "entries")
+    ),
+    BROKEN: IncidentKind(tone="bad", sentence="broken: {why}", advice="see broken", check="entries"),
+    NOT_SENT: IncidentKind(tone="bad", sentence="not sent: {why}", advice="see why {entry}", check="entries"),
+    FAILED: IncidentKind(
+        tone="bad",
+        sentence="failed {number}: {why}",
+        advice="see why {entry}",
+        check="results",
+        counted=("time", "times"),
+    ),
+    OVERDUE: IncidentKind(
+        tone="bad", sentence="no run has ended well within its finish_within", advice="see why {entry}", check="results"
+    ),
+    WAITING: IncidentKind(
+        tone="warn",
+        sentence="runs wait{why}, none started: does a worker consume it?",
+        advice="see why {entry}",
+        check="workers",
+        of_schedule="workers do not report: is redisbeater.runs installed there?",
     ),
 }
 
 #: What an incident of a kind that this version does not know says of itself.
 _UNKNOWN = IncidentKind(tone="warn", sentence="{kind}", advice="see the documentation of the beat that wrote it")
+
+#: What an incident keeps, and does not show as it is stored.
+_PACKED = "traceback"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +95,17 @@ class Incident:
 
     Attributes:
         id: its id, 8 hex digits.
-        kind: what is wrong, such as ``schedule_lost``.
+        kind: what is wrong: ``failed``, ``waiting``, ``overdue``, ``not_sent``, ``broken``, ``late``, ``gap`` or
+            ``schedule_lost``.
         entry: the entry; empty: the schedule.
         opened: when it began; ``last``: when it was seen last; ``closed``: when it ended, None while it is open.
         why: why it was opened, in words.
-        count: how many entries there were before the schedule was lost.
+        count: how often a run ended badly; how many entries were late, or there before the schedule was lost.
         times: how often it was opened.
-        first: what was known when it was opened: ``entries``, ``left``, ``names`` of some that are gone, ``beat``.
+        first: what was known when it was opened: of runs that fail ``run``, ``at``, ``state``, ``error``, ``worker``
+            and ``release``; of a lost schedule ``entries``, ``left``, ``names`` of some that are gone, ``beat``.
+        latest: the same of the last time that it was seen.
+        packed: where the error of the first run was raised, as it is stored.
         acknowledged: who acknowledged it, when and why: ``by``, ``note``, ``at``; empty: nobody has.
     """
 
@@ -73,6 +119,8 @@ class Incident:
     count: int
     times: int
     first: Mapping[str, Any] = field(default_factory=dict)
+    latest: Mapping[str, Any] = field(default_factory=dict)
+    packed: str = field(default="", repr=False)
     acknowledged: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,54 +134,162 @@ class Incident:
         return self.is_open and not self.acknowledged
 
     @property
+    def error(self) -> str:
+        """The error of the newest run that is known, or an empty text."""
+        return shown(without_secrets(str(self.latest.get("error") or self.first.get("error") or "")))
+
+    @property
+    def traceback(self) -> str:
+        """Where the error of the first run was raised; empty: it is not kept."""
+        return unpacked_traceback(self.packed) if self.packed else ""
+
+    @property
+    def frame(self) -> str:
+        """Where in the own code the first run failed: ``jobs/feed.py:41 in sync``; empty: that is not known."""
+        return own_frame(self.traceback)
+
+    @property
     def sentence(self) -> str:
-        """What it is, in a line, without when."""
-        found = KINDS.get(self.kind, _UNKNOWN)
-        count = f"{self.count:,} {'entry' if self.count == 1 else 'entries'} before"
-        left = f"{read_count(self.first.get('left')):,}"
-        return found.sentence.format(kind=shown(self.kind), count=count, left=left, why=shown(self.why))
+        """What it is, in a line, without which entry and when."""
+        found = self._facts
+        text = found.of_schedule if found.of_schedule and not self.entry else found.sentence
+        one, several = found.counted
+        return text.format(
+            kind=shown(self.kind),
+            number=f"{self.count:,} {one if self.count == 1 else several}",
+            left=f"{read_count(self.first.get('left')):,}",
+            why=shown(without_secrets(self.why)),
+            length=duration_words((self.closed or self.last) - self.opened),
+        )
 
     @property
     def told(self) -> str:
-        """What it is, since when, in UTC, and what to do."""
-        advice = KINDS.get(self.kind, _UNKNOWN).advice
-        return f"{self.sentence}, {self.opened:%Y-%m-%d %H:%M:%S} UTC; {advice.format(id=self.id)}"
+        """What it is, of which entry, since when, in UTC, and what to do."""
+        name = f"{shown(self.entry)}: " if self.entry else ""
+        return f"{name}{self.sentence}, {self.opened:%Y-%m-%d %H:%M:%S} UTC; {self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self._facts.advice.format(id=self.id, entry=shown(self.entry)).rstrip()
 
     @property
     def tone(self) -> str:
         """Its colour."""
-        return KINDS.get(self.kind, _UNKNOWN).tone
+        return self._facts.tone
+
+    @property
+    def check(self) -> str:
+        """The check of ``health`` that finds it."""
+        return self._facts.check
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether only a strict ``health`` finds it."""
+        return self._facts.is_strict
+
+    @property
+    def _facts(self) -> IncidentKind:
+        return KINDS.get(self.kind, _UNKNOWN)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {**json_fields(self), "sentence": self.sentence}
+        newest = {name: self.latest.get(name) or self.first.get(name) or "" for name in ("worker", "release")}
+        told = {"error": self.error, "frame": self.frame, "sentence": self.sentence}
+        return {**json_fields(self, "packed"), **newest, **told}
 
     @classmethod
-    def from_fields(cls, incident_id: str, fields: Mapping[str, str]) -> Incident | None:
-        """Return an incident of its stored fields; None where another program wrote them, or there are none."""
-        opened = _moment(fields.get("opened"))
+    def from_fields(cls, incident_id: str, fields: Mapping[str, str], bad_ends: int | None = None) -> Incident | None:
+        """Return an incident of its stored fields; None where another program wrote them, or there are none.
+
+        ``bad_ends``: how many runs of its entry have ended badly by now, if that is known.
+        """
+        opened = instant_of(fields.get("opened"))
         if opened is None or not fields.get("kind"):
             return None
+        first, count = _object(fields.get("first")), read_count(fields.get("count"))
+        if bad_ends is not None and "base" in fields and "closed" not in fields:
+            count = max(count, bad_ends - read_count(fields["base"]))
         return cls(
             id=incident_id,
             kind=fields["kind"],
             entry=fields.get("entry", ""),
             opened=opened,
-            last=_moment(fields.get("last")) or opened,
-            closed=_moment(fields.get("closed")),
+            last=instant_of(fields.get("last")) or opened,
+            closed=instant_of(fields.get("closed")),
             why=fields.get("why", ""),
-            count=read_count(fields.get("count")),
+            count=count,
             times=max(read_count(fields.get("times")), 1),
-            first=_object(fields.get("first")),
+            first={name: value for name, value in first.items() if name != _PACKED},
+            latest={name: value for name, value in _object(fields.get("latest")).items() if name != _PACKED},
+            packed=str(first.get(_PACKED, "")),
             acknowledged=_object(fields.get("ack")),
         )
 
 
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return from_unix(text) if text else None
-    except (ValueError, OverflowError, ArithmeticError):  # written by another program
-        return None
+#: What begins so soon after something else may have the same cause.
+TOGETHER = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentGroup:
+    """Incidents that began together and are alike: of one kind, with one error or in one queue.
+
+    Attributes:
+        incidents: they, the first first.
+    """
+
+    incidents: tuple[Incident, ...]
+
+    @property
+    def closed(self) -> datetime | None:
+        """When the last of them ended; None: one is open."""
+        ends = [each.closed for each in self.incidents if each.closed is not None]
+        return max(ends) if len(ends) == len(self.incidents) else None
+
+    @property
+    def sentence(self) -> str:
+        """What it is, in a line: that of its only incident with the entry, or how many entries there are."""
+        first = self.incidents[0]
+        name = shown(first.entry) if len(self.incidents) == 1 else f"{len(self.incidents):,} entries"
+        return f"{name}: {first.sentence}" if first.entry else first.sentence
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"sentence": self.sentence, "incidents": [each.as_dict() for each in self.incidents]}
+
+
+def grouped(incidents: Iterable[Incident]) -> tuple[IncidentGroup, ...]:
+    """Return incidents in groups of those that began together and are alike, the newest group first."""
+    groups: list[list[Incident]] = []
+    newest: dict[tuple[str, str], list[Incident]] = {}
+    for each in sorted(incidents, key=lambda incident: incident.opened):
+        key = each.kind, str(each.first.get("queue") or fingerprint(each.why))
+        group = newest.get(key)
+        if group is None or not each.entry or each.opened - group[-1].opened > TOGETHER:
+            group = newest[key] = []
+            groups.append(group)
+        group.append(each)
+    return tuple(IncidentGroup(incidents=tuple(group)) for group in reversed(groups))
+
+
+#: A frame of a traceback: its file, its line and its function.
+_FRAME = re.compile(r'^ +File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+#: A file of a library, or of none.
+_FOREIGN = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python\d[.\d]*)[/\\]|^<")
+
+#: How many folders of a file are shown.
+_MOST_FOLDERS = 2
+
+
+def own_frame(traceback: str) -> str:
+    """Return the last frame of a traceback that is in no library: ``jobs/feed.py:41 in sync``; empty: there is none."""
+    for path, line, function in reversed(_FRAME.findall(traceback)):
+        if not _FOREIGN.search(path):
+            file = "/".join(re.split(r"[/\\]", path)[-1 - _MOST_FOLDERS :]).lstrip("/")
+            return shown(f"{file}:{line} in {function}")
+    return ""
 
 
 def _object(text: str | None) -> Mapping[str, Any]:

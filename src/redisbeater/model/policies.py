@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Literal
+
+#: What the name of those who are told of incidents can be, and the one by which an entry says that nobody is.
+RECEIVER_NAME, NOBODY = re.compile(r"[A-Za-z0-9_-]{1,60}"), "none"
 
 #: The values of the enums below, for type checkers.
 CoalesceWord = Literal["latest", "earliest", "all"]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.fields import INHERITED, POLICY_FIELDS
+from redisbeater.model.fields import INHERITED, POLICY_FIELDS, PROMISES
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
 from redisbeater.schedules.budget import SEARCHING_STEPS
@@ -35,6 +35,9 @@ class Defaults:
     jitter: float = 0.0
     overlap: Overlap = Overlap.ALLOW
     requeue_lost: int = 0
+    max_failures: int = 0
+    start_within: float | None = 300.0
+    finish_within: float | None = None
     track_runs: bool = False
 
 
@@ -55,6 +58,8 @@ class ResolvedPolicy(NamedTuple):
     skip: tuple[datetime, ...]
     overlap: Overlap = Overlap.ALLOW
     anchor: Anchor = Anchor.FIRE_TIME
+    #: How long after a run was sent one must have ended well, in seconds; None: nothing is promised.
+    finish_within: float | None = None
 
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> ResolvedPolicy:
@@ -74,6 +79,7 @@ class ResolvedPolicy(NamedTuple):
             skip=definition.skip,
             overlap=value("overlap"),
             anchor=value("anchor"),
+            finish_within=value("finish_within"),
         )
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> ResolvedPolicy:
@@ -141,7 +147,7 @@ class ResolvedPolicy(NamedTuple):
 
 def inherited_policies(definition: Definition, defaults: Defaults) -> dict[str, Any]:
     """Return the policies that settings decide for an entry, by field; only those that affect its runs."""
-    inherited = [name for name in INHERITED if getattr(definition, name) is INHERIT]
+    inherited = [name for name in INHERITED if name not in PROMISES and getattr(definition, name) is INHERIT]
     values = {name: policy_value(definition, defaults, name) for name in inherited}
     return {name: value for name, value in values.items() if value not in (None, 0, Overlap.ALLOW)}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import math
 import traceback
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -283,6 +285,7 @@ class Run:
         restart_of: the id of the run that it repeats.
         version: the version of its entry's definition whose arguments it was sent with; empty: they were others.
         queue: where it was routed to, if that is neither what its options say nor the default queue.
+        release: that of the code of the worker that has started it last; empty: it has none.
         previous_fire_time: the fire time of the run of its entry that was sent before it.
         coalesced: how many fire times it stands for.
         is_alone: whether no other run of its entry may be active beside it.
@@ -315,6 +318,7 @@ class Run:
     restart_of: str = ""
     version: str = ""
     queue: str = ""
+    release: str = ""
     expires: datetime | None = None
     previous_fire_time: datetime | None = None
     coalesced: int = 1
@@ -450,6 +454,19 @@ def traceback_text(error: BaseException, secrets: Iterable[str] = ()) -> str:
     return text if len(text) <= MOST_TRACEBACK else f"...\n{text[-MOST_TRACEBACK:].partition(chr(10))[2]}"
 
 
+def packed_traceback(text: str) -> str:
+    """Return a traceback as it is stored; empty for none."""
+    return b85encode(zlib.compress(text.encode(errors="replace"))).decode() if text else ""
+
+
+def unpacked_traceback(stored: str) -> str:
+    """Return a traceback as people read it; empty where another program wrote what is stored."""
+    try:
+        return zlib.decompressobj().decompress(b85decode(stored), 4 * MOST_TRACEBACK).decode(errors="replace")
+    except (ValueError, zlib.error):
+        return ""
+
+
 def _chain(error: BaseException) -> list[BaseException]:
     """Return an error, those that it groups, and those before it."""
     chain: list[BaseException] = []
@@ -497,7 +514,20 @@ _TIMES = (
     "fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "previous_fire_time",
     "due_at", "lease_end", "resend_at",
 )  # fmt: skip
-_TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "version", "queue", "payload")
+_TEXTS = (
+    "task",
+    "holder",
+    "worker",
+    "error",
+    "result",
+    "note",
+    "by",
+    "restart_of",
+    "version",
+    "queue",
+    "release",
+    "payload",
+)
 
 
 def _instant(text: object) -> datetime | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from redisbeater.model.incident import KINDS as INCIDENT_KINDS
 from redisbeater.observe.metrics import ScheduleCollector, by_one
 from redisbeater.parts import BeatParts
 from redisbeater.sending.counts import Meter
@@ -52,6 +53,8 @@ class BeatCollector(ScheduleCollector):
         yield self.family("fenced", {(): meter.fenced})
         yield self.family("delays_sent", {(): self._beat.dispatcher.delays.sent})
         yield self.family("wakeups", by_one(meter.wakeups))
+        yield self.family("incidents_opened", by_one({**dict.fromkeys(INCIDENT_KINDS, 0), **meter.incidents}))
+        yield self.family("messages", by_one(meter.messages))
         yield self.histogram("lateness_seconds", {(): meter.all_lateness})
         yield self.histogram("pass_seconds", {(): meter.passes})
         if meter.last_pass is not None:

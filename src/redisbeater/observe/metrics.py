@@ -85,6 +85,8 @@ CATALOGUE = {
     "redis_errors": _own(MetricKind.COUNTER, "Requests to Redis that failed.", "kind"),
     "clock_offset_seconds": _own(MetricKind.GAUGE, "Clock of the host minus clock of Redis."),
     "wakeups": _own(MetricKind.COUNTER, "Ends of waits.", "by"),
+    "incidents_opened": _own(MetricKind.COUNTER, "Incidents that this beat has opened.", "kind"),
+    "messages": _own(MetricKind.COUNTER, "Messages about incidents, one for each receiver.", "outcome"),
     "info": _own(MetricKind.GAUGE, "Always 1.", "version", "celery", "prefix", "server"),
     "entries": _shared(MetricKind.GAUGE, "Entries by state; each one has one state.", "state"),
     "overdue_entries": _shared(MetricKind.GAUGE, "Entries that are due and have not run."),
@@ -325,10 +327,7 @@ class ScheduleCollector(Collector):
         yield self.family("runs_active", {(): measured.active})
         yield self.family("runs_waiting", {(): measured.resend})
         yield self.family("runs_unstarted", {(): measured.unstarted})
-        kinds = [incident.kind for incident in measured.incidents if incident.is_news]
-        yield self.family(
-            "incidents", by_one({kind: kinds.count(kind) for kind in {**INCIDENT_KINDS, **dict.fromkeys(kinds)}})
-        )
+        yield self.family("incidents", by_one({**dict.fromkeys(INCIDENT_KINDS, 0), **measured.news}))
         if (delays := measured.delays) is not None:
             yield self.family("delays", by_one({state: getattr(delays, state) for state in DELAY_STATES}))
             late = measured.now - delays.next if delays.next else timedelta(0)

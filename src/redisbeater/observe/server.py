@@ -102,7 +102,8 @@ class Verdicts:
                 problems.setdefault(check, problem)
         if "lead" not in found.failed:
             self._unled_since = None
-        checks = ("pass", "lead", "late", "redis", "broker", *(("entries", "workers", "results") if strict else ()))
+        always = ("pass", "lead", "late", "redis", "broker", "notices", "incidents")
+        checks = (*always, *(("entries", "workers", "results") if strict else ()))
         return Verdict(problems=problems, checks=checks, facts=_facts(self._beat, found, live))
 
     def _problems_of_broker(self) -> dict[str, str]:

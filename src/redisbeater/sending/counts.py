@@ -87,6 +87,10 @@ class SentJob(Protocol):
         """What was sent, and what was skipped."""
 
 
+#: What becomes of messages about incidents.
+MESSAGE_OUTCOMES = ("told", "failed")
+
+
 class Counts:
     """What became of runs since this beat began to lead: what its line in ``P:beats`` shows.
 
@@ -102,6 +106,10 @@ class Counts:
         self.refused = 0
         #: Fire times that were skipped, by reason.
         self.skipped_by: dict[str, int] = {}
+        #: Incidents that this beat has opened, by kind.
+        self.incidents: dict[str, int] = {}
+        #: Messages about incidents, ``told`` and ``failed``.
+        self.messages = dict.fromkeys(MESSAGE_OUTCOMES, 0)
         #: How late the oldest entry of the last claim was, in milliseconds.
         self.late_ms = 0
         #: Seconds from the time at which runs were due until the broker had accepted them.
@@ -139,6 +147,14 @@ class Counts:
                 reason = skip.reason.value
                 self.skipped_by[reason] = self.skipped_by.get(reason, 0) + skip.count
         self.sent += sent
+
+    def count_incident(self, kind: str) -> None:
+        """Count an incident that this beat has opened."""
+        self.incidents[kind] = self.incidents.get(kind, 0) + 1
+
+    def count_message(self, outcome: str) -> None:
+        """Count a message about incidents: a receiver was ``told``, or that has ``failed``."""
+        self.messages[outcome] += 1
 
     def count_resent(self, task: str) -> None:
         """Count a run that was buffered or lost, and has been sent now."""

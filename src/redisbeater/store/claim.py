@@ -120,6 +120,8 @@ class Claim:
     next_resend: datetime | None = None
     #: When beat is to send the next delay; None: there is none, or it is not to look at it.
     next_delay: datetime | None = None
+    #: When a beat claimed before, where this claim has carried the line of its beat; None: it has not, or none has.
+    passed: datetime | None = None
 
     @property
     def ends_at(self) -> float:
@@ -183,6 +185,8 @@ class Commitment(NamedTuple):
     runs: Sequence[NewRun] = ()
     #: How many fire times were skipped now, to be counted.
     skipped_count: int = 0
+    #: In how many seconds one of its runs is to end well; None: nothing is promised.
+    span: float | None = None
     #: The commands that put the messages of its runs into the broker, in the same step; none where they have left.
     push: Sequence[tuple[str, ...]] = ()
     #: Whether more of its runs follow at once: it stays claimed.
@@ -323,7 +327,7 @@ def _more(item: Commitment) -> dict[str, Any]:
 def _runs(item: Commitment) -> dict[str, Any]:
     is_waiting = bool(item.entry.buffered) or any(run.state is State.BUFFERED for run in item.runs)
     rows = [run.to_row() for run in item.runs]
-    return {"runs": rows, "skipped_count": item.skipped_count, "waits": is_waiting}
+    return {"runs": rows, "skipped_count": item.skipped_count, "waits": is_waiting, "span": item.span}
 
 
 def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:

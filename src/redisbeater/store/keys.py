@@ -56,6 +56,15 @@ key                type         members                                         
 ``P:incidents``    sorted set   id of an incident -> when it was opened                               none
 ``P:current``      hash         kind, blank, entry -> id of the incident that is open, or ended within    none
                                 ten minutes; ``identity`` -> the identity that a backup gave back
+``P:open``         sorted set   kind, blank, entry -> when that incident was opened, negative once somebody      none
+                                has acknowledged it
+``P:promises``     sorted set   entry key -> until when a run is to end well, with ``finish_within``   none
+``P:notices``      sorted set   receiver, blank, id of an incident, blank, ``opened`` or ``closed`` -> when to   none
+                                tell that
+``P:told``         hash         receiver -> JSON: when it was told last, and what keeps it from that       none
+``P:passed``       string       when a beat that writes incidents claimed last                        none
+``P:releases``     sorted set   release of the code of workers -> when it was reported first, 50 of them  none
+``P:seen``         hash         person -> since when incidents are new on the web page, and when that began     none
 ``P:delays``       sorted set   task id -> when beat is to send its message: its eta, the next try, or the   none
                                 end of a lease
 ``P:delays:messages`` hash      task id -> JSON of its message: ``docs/wire-format.rst``              none
@@ -150,13 +159,24 @@ class Keys:
         self.totals = f"{prefix}:totals"
         self.incidents = f"{prefix}:incidents"
         self.current = f"{prefix}:current"
+        self.open_incidents = f"{prefix}:open"
+        self.promises = f"{prefix}:promises"
+        self.notices = f"{prefix}:notices"
+        self.told = f"{prefix}:told"
+        self.passed = f"{prefix}:passed"
+        self.releases = f"{prefix}:releases"
+        self.seen = f"{prefix}:seen"
         self.delays = f"{prefix}:delays"
         self.delay_messages = f"{prefix}:delays:messages"
         self.failing_delays = f"{prefix}:delays:failing"
         self.delay_sender = f"{prefix}:delays:sender"
         self.events = f"{prefix}:events"
         #: The keys of incidents and delays, without which beat does all of its other work.
-        self.newer = (self.incidents, self.current, self.delays, self.delay_messages, self.failing_delays)
+        self.newer = (
+            *(self.incidents, self.current, self.open_incidents, self.promises, self.passed, self.releases),
+            *(self.notices, self.told, self.seen),
+            *(self.delays, self.delay_messages, self.failing_delays),
+        )
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
         self._check_lock(lock)
@@ -218,6 +238,13 @@ class Keys:
             self.totals: "hash",
             self.incidents: "zset",
             self.current: "hash",
+            self.open_incidents: "zset",
+            self.promises: "zset",
+            self.notices: "zset",
+            self.told: "hash",
+            self.passed: "string",
+            self.releases: "zset",
+            self.seen: "hash",
             self.delays: "zset",
             self.delay_messages: "hash",
             self.failing_delays: "hash",

@@ -15,14 +15,18 @@ from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.delays import DelayCounts
 from redisbeater.store.keys import ABSENT, Keys
+from redisbeater.store.notices import Receiver
 from redisbeater.store.records import MOST_BEATS, MOST_COUNTED
-from redisbeater.times import from_unix
+from redisbeater.times import from_unix, instant_of
 
 #: How many members one step reads.
 PAGE = 250
 
 #: How many runs are looked at to count their entries.
 MOST_LOOKED_AT = 1_000
+
+#: How many incidents of a kind are named.
+SHOWN_INCIDENTS = 5
 
 #: Numbers of entries and runs, as a reply and a status name them.
 COUNTS = ("failed", "unstable", "unstarted", "unstarted_entries", "running_entries", "unstored")
@@ -97,7 +101,11 @@ class Measured:
         unstarted: how many runs no worker has started for half a minute.
         unstarted_entries, running_entries: how many have such a run, or one that is executed, of the first 1,000 runs.
         unstored: how many declarations could not be stored.
-        incidents: those that are open, or ended lately.
+        incidents: the newest of those that are open and that nobody has acknowledged, five of each kind.
+        news: how many there are of each kind.
+        looked_at: when a beat claimed last that looks for incidents; None: none does.
+        notices: how many notices of incidents are to be told now.
+        receivers: those that were told of incidents, or could not be.
         beats: the lines of the beats: token -> JSON.
         totals: what became of runs so far; see :meth:`~redisbeater.store.runs.RunStore.totals`.
         delays: how many messages wait for their eta; None: there are none, and no beat sends any.
@@ -125,6 +133,10 @@ class Measured:
     running_entries: int
     unstored: int
     incidents: tuple[Incident, ...]
+    news: Mapping[str, int]
+    looked_at: datetime | None
+    notices: int
+    receivers: tuple[Receiver, ...]
     beats: Mapping[str, str]
     totals: Mapping[str, str]
     delays: DelayCounts | None
@@ -152,7 +164,11 @@ class Measured:
             active=int(reply["active"]),
             resend=int(reply["resend"]),
             **{name: int(reply[name]) for name in COUNTS},
-            incidents=tuple(_incidents(reply["incidents"])),
+            incidents=tuple(each for each in _incidents(reply["incidents"]) if each.is_news),
+            news=dict(reply["news"] or {}),
+            looked_at=instant_of(reply["passed"]),
+            notices=int(reply["notices"]),
+            receivers=tuple(Receiver.from_text(*pair) for pair in sorted(_pairs(reply["told"]).items())),
             beats=_pairs(reply["beats"], MOST_BEATS),
             totals=_pairs(reply["totals"]),
             delays=_delays(reply.get("delays")),
@@ -177,8 +193,10 @@ class Measures:
         keys = self._keys
         lists = [keys.schedule, keys.failing, keys.broken, keys.pause, keys.beats, keys.active, keys.resend]
         ours = [*lists, keys.totals, keys.lock, keys.zone, keys.id, *self._results, keys.current]
-        ours += [keys.delays, keys.failing_delays, keys.delay_sender]
-        terms = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT), keys.incident("")]
+        ours += [keys.delays, keys.failing_delays, keys.delay_sender, keys.open_incidents, keys.passed]
+        ours += [keys.notices, keys.told]
+        counts = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT)]
+        terms = [*counts, keys.incident(""), str(SHOWN_INCIDENTS)]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.model.log_line import LogLine, line_text
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import PAUSE_CHANGED, Keys
+from redisbeater.times import instant_of, to_unix
 
 #: How many lines the log of the schedule keeps.
 MOST_LINES = 1000
@@ -208,8 +210,12 @@ class ZoneRulesKey:
         return bool(self._connection.run("adopt_rules", [self._key], terms) == "ADOPTED")
 
 
+#: For how long incidents stay new to somebody who has looked at them.
+NEWS = timedelta(hours=1)
+
+
 class PageKeys:
-    """Texts of the web page under random ids, for all processes that serve it."""
+    """What all processes that serve the web page keep: texts under random ids, and who has looked at incidents."""
 
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
@@ -234,6 +240,24 @@ class PageKeys:
     def forget_undo(self, undo_id: str) -> None:
         """Delete it: the change is undone."""
         self._connection.call(lambda client: client.delete(self._keys.undo(undo_id)))
+
+    def look(self, person: str, now: datetime) -> datetime | None:
+        """Record that somebody looks at incidents, and return since when these are new to them.
+
+        It moves an hour after a look, to that look; None: they have not looked before.
+        """
+        since, at = self.seen(person)
+        if at is None or now - at >= NEWS:
+            since, at = at, now
+            text = f"{to_unix(since) if since else 0} {to_unix(at)}"
+            unless_wrong_type(self._connection, lambda client: client.hset(self._keys.seen, person, text))
+        return since
+
+    def seen(self, person: str) -> tuple[datetime | None, datetime | None]:
+        """Return since when incidents are new to somebody, and when that began; None: they have not looked before."""
+        text = unless_wrong_type(self._connection, lambda client: client.hget(self._keys.seen, person))
+        since, _, at = (text or "").partition(" ")
+        return instant_of(since) if since != "0" else None, instant_of(at)
 
     def _keep(self, key: str, text: str, seconds: int) -> None:
         self._connection.call(lambda client: client.set(key, text, ex=seconds))

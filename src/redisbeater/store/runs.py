@@ -16,10 +16,9 @@ the lease that was read, or does nothing when it is executed again: a call whose
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
-import zlib
-from base64 import b85decode, b85encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,13 +27,12 @@ from typing import Any
 
 from redisbeater.config.settings import Config
 from redisbeater.display import shown
-from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError, StoreUnavailable
 from redisbeater.log_lines import Seldom, get_logger
 from redisbeater.model.log_line import line_text
 from redisbeater.model.run import (
     COUNTED,
     FAILED,
-    MOST_TRACEBACK,
     WAITS_AFTER,
     NewRun,
     Payload,
@@ -42,15 +40,18 @@ from redisbeater.model.run import (
     RunBrief,
     RunCounts,
     State,
+    packed_traceback,
     process_of,
     read_count,
     stored_time,
+    unpacked_traceback,
 )
 from redisbeater.store.claim import FIRST_ROW, Messages, lengths_of
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
+from redisbeater.store.records import Log
 from redisbeater.times import from_unix, to_unix
 
 logger = get_logger(__name__)
@@ -64,6 +65,19 @@ def new_holder(host: str, pid: int) -> str:
 def holder_prefix(host: str, pid: int) -> str:
     """Return the prefix of the tokens of all executions in a process; it fences where the token is unknown."""
     return f"{host}:{pid}:"
+
+
+#: How many releases are kept.
+MOST_RELEASES = 50
+
+#: Where else the release of the code stands, in the environment.
+RELEASE_VARIABLES = ("SENTRY_RELEASE", "HEROKU_RELEASE_VERSION", "GIT_COMMIT")
+
+
+def release_of(config: Config) -> str:
+    """Return the release of the code of this process, by ``redisbeater_release`` or its environment, or nothing."""
+    found = (config.release, *map(os.environ.get, RELEASE_VARIABLES))
+    return shown(next(filter(None, found), ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +233,7 @@ class RunStore:
         self._keys = keys
         self._config = config
         self._seldom = Seldom()
+        self._release, self._has_told_release = release_of(config), False
 
     @classmethod
     def of_worker(cls, config: Config) -> RunStore:
@@ -243,8 +258,29 @@ class RunStore:
         flags = ["1" if flag else "0" for flag in (execution.is_redelivered, execution.is_exclusive)]
         fire_time = to_unix(execution.fire_time) if execution.fire_time else ""
         args = [self._keys.prefix, *message, execution.holder, self._lease, *flags]
-        word, seconds = self._run("start", [execution.run_id], [*args, _json(execution.to_fields()), fire_time])
+        fields = execution.to_fields()
+        if self._release:
+            fields += ["release", self._release]
+            self._tell_release()
+        word, seconds = self._run("start", [execution.run_id], [*args, _json(fields), fire_time])
         return word, float(seconds)
+
+    def _tell_release(self) -> None:
+        """Store once when the release of this process was reported first, and say so in the log of the schedule."""
+        if self._has_told_release:
+            return
+        self._has_told_release, key = True, self._keys.releases
+        now = self._connection.call(lambda client: client.time())
+        told = {self._release: f"{now[0]}.{now[1]:06d}"}
+        try:
+            if not unless_wrong_type(self._connection, lambda client: client.zadd(key, told, nx=True)):
+                return
+            self._connection.call(lambda client: client.zremrangebyrank(key, 0, -1 - MOST_RELEASES))
+            Log(self._connection, self._keys, 0).add("release", release=self._release)
+        except StoreUnavailable:
+            raise
+        except StoreError as exc:
+            logger.warning("the release of this worker is not listed: %s", exc)
 
     def renew(self, holders: Mapping[str, str]) -> Renewal:
         """Renew the leases of executions. ``holders``: run id -> holder."""
@@ -291,7 +327,7 @@ class RunStore:
         terms = [*self._terms, execution.holder, str(execution.attempt), state.value, self._wait]
         times = ["" if each is None else f"{max(each, 0.0):.6f}" for each in (retry_in, seconds)]
         texts = [_json(fields), _json(execution.to_first_fields())]
-        packed = b85encode(zlib.compress(traceback.encode(errors="replace"))).decode() if traceback else ""
+        packed = packed_traceback(traceback)
         word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts, str(execution.step), packed])
         return word
 
@@ -469,11 +505,12 @@ class RunStore:
         """Return where the error of a run was raised; empty where that is not kept."""
         key = self._keys.traceback_of(run_id)
         stored = unless_wrong_type(self._connection, lambda client: client.getrange(key, 0, MOST_PACKED - 1))
-        try:
-            packed = b85decode(stored or "")
-            return zlib.decompressobj().decompress(packed, 4 * MOST_TRACEBACK).decode(errors="replace")
-        except (ValueError, zlib.error):  # another program wrote it
-            return ""
+        return unpacked_traceback(stored or "")
+
+    def number_kept(self, name: str) -> int:
+        """Return how many runs of an entry are kept."""
+        key = self._keys.runs_of(name)
+        return unless_wrong_type(self._connection, lambda client: client.zcard(key)) or 0
 
     def find(self, start: str, limit: int = 20) -> FoundRuns:
         """Return ids of runs that begin with a text, in no order: at most so many, as a second of searching finds.

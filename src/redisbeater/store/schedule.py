@@ -57,13 +57,14 @@ from redisbeater.store.incidents import IncidentKeys
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.measures import FailingEntries, Measures
+from redisbeater.store.notices import NoticeKeys
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, report_text, reports_as_json
 from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey, TriggerKeys, ZoneRulesKey
 from redisbeater.store.runs import RunStore
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
 from redisbeater.store.snapshot import Change, Snapshot, changes_as_json
-from redisbeater.times import from_unix
+from redisbeater.times import from_unix, instant_of
 
 
 class Identity:
@@ -196,7 +197,9 @@ class RedisSchedule:
         self.triggers = TriggerKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
-        self.incidents = IncidentKeys(self._connection, self.keys)
+        terms = config.incident_days, config.log_limit, config.told()
+        self.incidents = IncidentKeys(self._connection, self.keys, *terms)
+        self.notices = NoticeKeys(self._connection, self.keys)
         self.runs = RunStore(self._connection, self.keys, config)
         self.delays = DelayStore(self._connection, self.keys, config)
 
@@ -241,7 +244,8 @@ class RedisSchedule:
         if outcome == "REPLANNING":
             raise ZoneChanging("the time zone of the schedule has changed, and its fire times are planned again")
         if outcome == "PAUSED":
-            raise SchedulePaused(None if int(text) < 0 else int(text) / 1000)
+            passed = (before, from_unix(rows[0])) if len(rows) > 1 and (before := instant_of(rows[1])) else None
+            raise SchedulePaused(None if int(text) < 0 else int(text) / 1000, passed)
         reply = json.loads(text)
         removed, misnamed = self._settled(reply["missing"])
         next_look, next_resend, next_delay = map(reply.get, ("next_look", "next_resend", "next_delay"))
@@ -258,6 +262,7 @@ class RedisSchedule:
             zone=reply["zone"],
             next_resend=from_unix(next_resend) if next_resend else None,
             next_delay=from_unix(next_delay) if next_delay else None,
+            passed=instant_of(reply.get("passed")),
         )
 
     def _undo_lost_claims(self) -> None:

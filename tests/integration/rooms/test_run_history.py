@@ -163,7 +163,7 @@ def test_history_as_json_is_one_object_a_line(
         "type", "id", "name", "task", "state", "kind", "fire_time", "attempt", "starts", "acks_late", "sent_at",
         "started_at", "seen_at", "finished_at", "worker", "pid", "error", "result", "note", "by", "restart_of",
         "is_to_stop", "is_alone", "expires", "lease_end", "resend_at", "version", "queue", "previous_fire_time",
-        "coalesced", "due_at",
+        "coalesced", "due_at", "release",
     }  # fmt: skip
 
 

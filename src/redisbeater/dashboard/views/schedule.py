@@ -38,10 +38,10 @@ from redisbeater.dashboard.views.queries import (
 )
 from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
-from redisbeater.exceptions import IncidentNotFound, InvalidEntry, RunNotFound, StoreError
+from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
 from redisbeater.management.edit_report import read_changes
 from redisbeater.management.future import HeldRuns, read_held
-from redisbeater.management.runs.history import is_begin, item_dict
+from redisbeater.management.runs.history import end_of_history, is_begin, item_dict
 from redisbeater.management.runs.results import FailureGroup
 from redisbeater.management.shown_entries import read_views
 from redisbeater.management.simulation import due_seconds
@@ -114,7 +114,7 @@ async def pause(req: PageRequest) -> Page | Response:
     until = f" until {req.clock.words(begun.until)}" if begun.until else ""
     coming = f" {words.at_its_end(await req.store.ask(read_held, begun.until))}".rstrip() if begun.until else ""
     text = f"The schedule is paused: no beat sends anything{until}.{coming}{left}"
-    return await _done(req, text, form["next"], begun.as_dict(), "warn" if left else "good")
+    return await done(req, text, form["next"], begun.as_dict(), "warn" if left else "good")
 
 
 async def resume(req: PageRequest) -> Response:
@@ -125,17 +125,7 @@ async def resume(req: PageRequest) -> Response:
     ended = await req.store.resume(note=form["note"], by=req.user.name)
     text = "The schedule is not paused." if ended.pause is None else words.resumed(held)
     data = {"was_paused": ended.pause is not None, "held": ended.held}
-    return await _done(req, text, form["next"], data, "good" if ended.pause else "warn")
-
-
-async def acknowledge(req: PageRequest) -> Response:
-    """Say that this person knows of an incident."""
-    form = await read_form(req.request)
-    try:
-        found = await req.store.incidents.acknowledge(form["id"], note=form["note"], by=req.user.name)
-    except IncidentNotFound as exc:
-        raise HTTPException(404, str(exc)) from exc
-    return await _done(req, f"Acknowledged: {found.sentence}.", form["next"], found.as_dict(), "good")
+    return await done(req, text, form["next"], data, "good" if ended.pause else "warn")
 
 
 async def prefer(req: PageRequest) -> Response:
@@ -167,7 +157,8 @@ def _until(req: PageRequest, text: str) -> datetime | None:
         raise InvalidEntry("$.until", not_understood(text)) from exc
 
 
-async def _done(req: PageRequest, text: str, target: str, data: object, tone: Tone) -> Response:
+async def done(req: PageRequest, text: str, target: str, data: object, tone: Tone) -> Response:
+    """Return to where a form was, with a sentence about what it has done; or to a program with its data."""
     if req.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(local_path(req.request, target), 303)
@@ -222,9 +213,11 @@ async def history(req: PageRequest) -> Page | Response:
     names = None if query.ids else await query.names(req)
     found = await query.read(req, name, names)
     groups, begin = await _failures(req, query, name, names)
+    is_end = bool(name) and not (found.before or query.is_filtered)
+    end = await req.store.ask(end_of_history, name, found.items) if is_end else ("", None)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "groups": groups, "MOST_GROUPS": MOST_GROUPS, "begin": begin, "unknown": unknown,
+        "groups": groups, "MOST_GROUPS": MOST_GROUPS, "begin": begin, "unknown": unknown, "end": end,
         "states": RUN_STATES, "tracks_runs": tracks_runs,
     }  # fmt: skip
     data = {
@@ -436,7 +429,6 @@ ACTIONS = (
     Action(path="/findings", answer=findings),
     Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
-    Action(path="/incidents/acknowledge", answer=acknowledge, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
     Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),

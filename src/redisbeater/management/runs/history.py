@@ -31,6 +31,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run, shown_runs, shown_traceback
 from redisbeater.management.long_read import long_read
 from redisbeater.management.runs.results import FEWEST_FOR_USUAL, EntryResult
+from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import MOST_LISTED, check_id, check_number
 from redisbeater.model.run import FINAL, STATES, Kind, Payload, Run, RunBrief, RunCounts, State, sentence_of
@@ -217,6 +218,19 @@ def read_history(
         rest = rest or read(1, last, wanted)
     is_last = not rest or (since is not None and moment_of(rest[0]) < since)
     return HistoryPage(items=tuple(page), before=None if is_last else last)
+
+
+def end_of_history(context: Context, name: str, items: Sequence[Run | LogLine]) -> tuple[str, Incident | None]:
+    """Say why the history of an entry ends there, where older runs were removed; empty: it is whole.
+
+    The second part: an incident of it that is open and began before the oldest run that is kept.
+    """
+    limit, runs = context.config.run_history_limit, [item for item in items if isinstance(item, Run)]
+    if not runs or context.redis.runs.number_kept(name) < limit:
+        return "", None
+    oldest = min(map(moment_of, runs))
+    begun = [each for each in context.redis.incidents.open_of(name) if each.opened < oldest]
+    return f"older runs are not kept ({limit:,} for each entry)", min(begun, key=lambda each: each.opened, default=None)
 
 
 def _check_known(context: Context, name: str) -> None:

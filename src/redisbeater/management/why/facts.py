@@ -17,6 +17,7 @@ from redisbeater.health.status import LONGEST_PASS, beats_of, longest_pass, paus
 from redisbeater.management.blanking import redacted_line, shown_runs
 from redisbeater.management.runs.results import Ends, EntryResult, Result, result_of
 from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Run
@@ -88,6 +89,7 @@ class Facts:
         max_rate: how many runs a second leave at most; None: any number.
         refusal: why Redis refuses changes, and what to do; empty: it takes them, or does not say.
         runs: its newest runs, the newest first; empty where runs are not recorded.
+        incidents: what is wrong with it since when, and nobody has acknowledged.
         result: what became of them; None where runs are not recorded.
         beats: the lines of the beats, those that lead first.
         longest_pass: a beat whose line is older than that makes no passes any more.
@@ -113,6 +115,7 @@ class Facts:
     max_rate: float | None = None
     refusal: str = ""
     runs: Sequence[Run] = ()
+    incidents: Sequence[Incident] = ()
     result: EntryResult | None = None
     beats: Sequence[BeatLine] = ()
     longest_pass: timedelta = LONGEST_PASS
@@ -160,6 +163,15 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
+
+
+#: The words of an entry's log that say whether it may run.
+SWITCHES = ("enabled", "disabled", "finished", "created")
+
+
+def newest_switch(lines: Iterable[LogLine]) -> LogLine | None:
+    """Return the newest line of the log of an entry that says whether it may run."""
+    return next((line for line in lines if line.what in SWITCHES), None)
 
 
 def says_disabled(line: LogLine | None) -> bool:
@@ -224,6 +236,7 @@ def read_facts(context: Context, name: str, now: datetime | None) -> Facts:
         result=result_of(ends, runs, now or snapshot.now, options=options, since=since)
         if context.config.track_runs
         else None,
+        incidents=[each for each in redis.incidents.open_of(name) if each.is_news],
         beats=beats,
         longest_pass=longest_pass(context.app.conf.beat_max_loop_interval or 0),
         workers_report=not context.config.track_runs or found.total("STARTED") > 0,

@@ -64,6 +64,7 @@ def answer_at(facts: Facts, at: datetime) -> Answer:
         case.was_broken,
         case.is_out_of_bounds,
         case.has_no_fire_time,
+        case.was_in_gap,
         case.had_no_leader,
     )
     return next((answer for rule in rules if (answer := rule()) is not None), None) or case.unknown()
@@ -113,6 +114,8 @@ class _Case:
                 continue
             if ends or fire_time in (line.first, line.last) or self._has_all(line, place):
                 return self._skipped(line, place)
+            if in_gap := self.was_in_gap():
+                return in_gap
             words = f"{line.count:,} fire times between {self.facts.time(line.first)} and {self.facts.time(line.last)}"
             sentence = f"Not known: {words} were skipped ({line.details.get('reason')}); the log does not say which."
             return self._answer("unknown", sentence)
@@ -204,6 +207,16 @@ class _Case:
         following = policy.timetable.next(self.at)
         after = f"; its next fire time after that is {self.facts.time(following)}" if following else ""
         return self._answer("no_fire_time", f"It does not fire at {self.facts.time(self.at)}{after}.")
+
+    def was_in_gap(self) -> Answer | None:
+        """Answer where the log of the schedule says that no beat claimed at that time."""
+        at = self.fire_time or self.at
+        gap = next((line for line in self.facts.schedule_lines if line.what == "gap" and line.overlaps(at, at)), None)
+        if gap is None or gap.first is None or gap.last is None:
+            return None
+        why, facts = str(gap.details.get("why", "")).capitalize(), self.facts
+        sentence = f"{why} from {facts.time(gap.first)} to {facts.time(gap.last)}: nothing ran meanwhile."
+        return self._answer("no_leader", sentence)
 
     def had_no_leader(self) -> Answer | None:
         """Answer where the log of the schedule proves that nobody led at its fire time."""

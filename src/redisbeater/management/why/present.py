@@ -13,22 +13,31 @@ from redisbeater.management.why.facts import (
     author_of,
     author_words,
     evidence_of_leaders,
+    newest_switch,
     says_disabled,
     since_nobody_leads,
 )
 from redisbeater.management.why.runs import failures, in_the_way, quoted_argument, run_evidence, unstarted, with_result
 from redisbeater.model.beat_line import Pause
+from redisbeater.model.incident import OVERDUE
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
 
-#: The words of an entry's log that say whether it may run.
-_STATES = ("enabled", "disabled", "finished", "created")
-
 
 def answer_now(facts: Facts) -> Answer:
-    """Return why an entry does not run at this moment."""
+    """Return why an entry does not run at this moment, with its open incidents.
+
+    What only an incident says comes first: the answers are about failures, waiting runs and what cannot be sent anyway.
+    """
+    answer = _answer_now(facts)
+    told = [Evidence(at=each.opened, text=f"incident {each.id}: {each.sentence}") for each in facts.incidents]
+    first = "".join(f"{each.sentence.capitalize()}. " for each in facts.incidents if each.kind == OVERDUE)
+    return replace(answer, sentence=first + answer.sentence, evidence=(*told, *answer.evidence)) if told else answer
+
+
+def _answer_now(facts: Facts) -> Answer:
     if facts.problem:
         return _broken(facts)
     stored, policy = facts.stored, facts.policy
@@ -142,7 +151,7 @@ def _broken(facts: Facts) -> Answer:
 
 
 def _disabled(facts: Facts, policy: ResolvedPolicy) -> Answer:
-    line = facts.newest(*_STATES)
+    line = newest_switch(facts.lines)
     if line is not None and line.what == "finished":
         return _finished(facts, policy)
     if line is None or not says_disabled(line) or line.last is None:
@@ -203,7 +212,7 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
     when = facts.time_and_distance(fire_time)
     until = _disabled_until(facts)
     if until is not None:
-        who = author_of(facts.newest(*_STATES))
+        who = author_of(newest_switch(facts.lines))
         verdict, sentence = "disabled", f"Disabled until {facts.time(until)}{who}: first run {when}."
     elif start_at is not None and start_at > facts.now:
         verdict, sentence = "not_started", f"Before its start_at, {facts.time(start_at)}: first run {when}."

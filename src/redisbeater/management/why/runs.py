@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redisbeater.display import quoted
+from redisbeater.display import quoted, shown
 from redisbeater.management.runs.history import late_words, lateness, outcome_words, running_time, usually
 from redisbeater.management.runs.results import NEWEST, EntryResult, Result
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
@@ -76,7 +76,20 @@ def failures(facts: Facts, found: EntryResult) -> str:
     times = found.ends.failed_in_a_row
     often = "Failed the last time" if times == 1 else f"Failed the last {found.ends.times} times"
     since = f", {'at' if times == 1 else 'since'} {_clock(facts, found.since)}" if found.since else ""
-    return f"{often}{since}: {found.reason}."
+    return f"{often}{since}{_after_release(facts, found.since)}: {found.reason}."
+
+
+#: What begins so soon after the first report of a release may follow from it.
+AFTER_RELEASE = timedelta(hours=1)
+
+
+def _after_release(facts: Facts, since: datetime | None) -> str:
+    """Return how long after a new release of the code of workers failures began, or an empty text."""
+    for line in facts.schedule_lines:
+        if since and line.what == "release" and line.last and timedelta(0) <= since - line.last <= AFTER_RELEASE:
+            after = span_words(since - line.last)
+            return f", {after} after release {shown(line.details.get('release', ''))}"
+    return ""
 
 
 def in_the_way(facts: Facts) -> Answer | None:

@@ -10,8 +10,9 @@
 -- without a hash is reported.
 --
 -- Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction (one hash tag in the
--- prefix). All entries are read before any is written: on a cluster that moves the slot, reading a key that has left
--- fails the script. Without a right that a commit needs, nothing is taken.
+-- prefix). So does the key that says when a beat claimed last; a beat without a right to that key claims all the same.
+-- All entries are read before any is written: on a cluster that moves the slot, reading a key that has left fails the
+-- script. Without a right that a commit needs, nothing is taken.
 --
 -- An entry of more bytes than a limit is taken, but not read. When what was read is enough for one reply, the rest
 -- stays due for the next claim. A change of the zone that no beat could finish, because one of its two keys holds
@@ -43,9 +44,10 @@
 --      {'FENCED', ''}: another beat holds the lock, or nobody does
 --      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
---      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end)}
+--      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end), the server's time, passed}
 -- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, next_delay:
---      when beat is to send the next delay, missing: members that stand for no entry. The rows are the entries, in six
+--      when beat is to send the next delay, missing: members that stand for no entry, passed: when a beat claimed
+--      before, where this claim carries a line and that is known. The rows are the entries, in six
 --      lines each: key, fire_time, definition, meta, recorded_run and skipped, empty where they are not stored. JSON
 --      would take longer than all that is read. An entry with more, or with a line break, has an empty key, and in the
 --      second line JSON with these fields, and is_due_now: '1' where it is, or instead of the last four oversized:
@@ -58,13 +60,21 @@ local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
+-- Store that a beat claims now, and return when one did before; nil: none did, or another program's text is there.
+local function pass(key)
+  local last = try('GET', key)
+  if last ~= nil then redis.call('SET', key, server_time()) end
+  return last or nil
+end
+
 local newer = newer_format(format, version)
 local is_replanning = redis.call('PTTL', before) == -1 and text_at(before) and try('GET', zone) ~= nil
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 if is_replanning then return {'REPLANNING', ''} end
 write_beat(beats, beat)
-if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause))} end
+local passed_before = beat ~= '' and aside(pass, prefix .. ':passed') or nil
+if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end
 
 local find, now = string.find, server_time()
 local lease_end = string.format('%.6f', now + lease)
@@ -191,6 +201,7 @@ local head = {
   schedule_id = text_at(id) or '',
   zone = text_at(zone) or '',
   missing = missing,
+  passed = passed_before,
 }
 head.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 head.next_resend = runs and next_resend(prefix)

@@ -29,7 +29,8 @@
 -- ARGV[7] runs       JSON, where runs are tracked: {prefix: what every key begins with, wait: seconds that a run may
 --                    wait for its start, resent: runs that were taken and sent, each {id, attempt}}; the entries then
 --                    have runs, each {id, state if it is not SENT, attempt if it is not 1, fields: names and values to
---                    store, payload, eta, expires}, skipped_count, and waits where a run is buffered; '': they are not
+--                    store, payload, eta, expires}, skipped_count, waits where a run is buffered, and span: seconds
+--                    in which a run is to end well, if so; '': they are not
 -- ARGV[8] proof      text: a key that the broker's connection has just stored; '': nothing is put into the broker
 -- ARGV[9] there      number of the broker's database
 -- ARGV[10] here      number of the database of the schedule

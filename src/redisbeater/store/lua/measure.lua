@@ -20,16 +20,23 @@
 -- KEYS[16] delays  sorted set: task id -> UNIX seconds when beat is to send its message
 -- KEYS[17] unsent  hash: task id -> why its message cannot be sent
 -- KEYS[18] sender  string with a TTL: where the beat sends delays that leads
+-- KEYS[19] opened   sorted set: kind, blank, entry -> when it was opened, negative once somebody has acknowledged it
+-- KEYS[20] passed   string: when a beat claimed last that looks for incidents
+-- KEYS[21] notices  sorted set: receiver, id of an incident and what has become of it -> when to tell that
+-- KEYS[22] told     hash: receiver -> JSON of when it was told, and why it cannot be
 -- ARGV[1] most      number of failing entries that are looked at
 -- ARGV[2] soon      seconds that a run may wait for a worker
 -- ARGV[3] few       number of runs, of reports and of incidents that are looked at
 -- ARGV[4] incident  text: the key of an incident, without its id
+-- ARGV[5] shown     number of incidents of a kind that are returned, the newest ones
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
 --      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
 --      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
 --      failed, unstable: how many entries, unstarted: how many runs wait for longer than that, unstarted_entries,
 --      running_entries: how many entries have such a run, or one that is executed, unstored: how many declarations have
---      no entry, incidents: of each its id, names and values of fields, beats: the lines, totals: names and counts, as
+--      no entry, incidents: of each its id, names and values of fields, news: kind -> how many incidents are open that
+--      nobody has acknowledged, passed: '' where no beat does so, notices: how many are to be told now,
+--      told: receivers and their JSON, beats: the lines, totals: names and counts, as
 --      HSCAN returns them, up to about 1,000; delays: {waiting, late: by a second or more, failing: how many there are,
 --      next: when the first is due}, unless there are none and no beat sends any; lock, zone, id:
 --      the texts, '' without one, pause: the text, unless there is none, pause_left, lock_left: milliseconds, as PTTL
@@ -39,7 +46,8 @@ local active, resend, totals = KEYS[6], KEYS[7], KEYS[8]
 local lock, zone, id = KEYS[9], KEYS[10], KEYS[11]
 local failed, unstable, waiting, current = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local delays, unsent, sender = KEYS[16], KEYS[17], KEYS[18]
-local most, soon, few, incident = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local opened, passed, notices, told = KEYS[19], KEYS[20], KEYS[21], KEYS[22]
+local most, soon, few, incident, shown = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- Return how many entries have a run in a state, of those whose keys are passed.
 local function entries_of(runs, state)
@@ -63,18 +71,18 @@ local function unstored()
   return count
 end
 
--- Return the incidents that are open, or ended a short time ago.
-local function incidents()
-  local found, ids = {}, try('HSCAN', current, 0, 'COUNT', few)
-  for i = 2, #(ids and ids[2] or {}), 2 do
-    local names = {'kind', 'entry', 'opened', 'last', 'closed', 'why', 'count', 'times', 'first', 'ack'}
-    local values, one = try('HMGET', incident .. ids[2][i], unpack(names)) or {}, {ids[2][i]}
-    for position, name in ipairs(names) do
-      if values[position] then one[#one + 1], one[#one + 2] = name, values[position] end
-    end
-    if #one > 1 then found[#found + 1] = one end
+local news, incidents = {}, {}
+
+local function add_incident(place)
+  local id = try('HGET', current, place)
+  local names = {'kind', 'entry', 'opened', 'last', 'closed', 'why', 'count', 'base', 'times', 'latest', 'first', 'ack'}
+  local values, one = id and try('HMGET', incident .. id, unpack(names)) or {}, {id}
+  for position, name in ipairs(names) do
+    local is_short = values[position] and #values[position] <= 4096
+    if is_short then one[#one + 1], one[#one + 2] = name, values[position] end
   end
-  return found
+  if #one > 1 then incidents[#incidents + 1] = one end
+  return #one > 1 and not values[5] and not values[12]
 end
 
 -- Return how many delays there are; nil where there are none and no beat sends any.
@@ -89,6 +97,19 @@ local function count_delays()
   }
 end
 
+-- Count the incidents that are open and that nobody has acknowledged, by kind, and read the newest of each. A beat from
+-- before that list has not put a lost schedule into it.
+local function read_incidents()
+  local lost = 'schedule_lost '
+  for _, place in ipairs(try('ZREVRANGEBYSCORE', opened, '+inf', 0, 'LIMIT', 0, 20000) or {}) do
+    local kind = parts_of(place) or ''
+    news[kind] = (news[kind] or 0) + 1
+    if news[kind] <= tonumber(shown) then add_incident(place) end
+  end
+  if not news.schedule_lost and not try('ZSCORE', opened, lost) and add_incident(lost) then news.schedule_lost = 1 end
+end
+
+read_incidents()
 local overdue, oldest, now, oldest_key = count_late(schedule, failing, 0, most)
 local lines = try('HSCAN', beats, 0, 'COUNT', 100)
 local counted, cursor = {}, '0'
@@ -122,7 +143,11 @@ return cjson.encode({
   unstarted_entries = entries_of(try('ZRANGEBYSCORE', waiting, 0, now - soon, 'LIMIT', 0, few), 'SENT'),
   running_entries = entries_of(try('ZRANGEBYSCORE', active, '-inf', '+inf', 'LIMIT', 0, few), 'STARTED'),
   unstored = unstored(),
-  incidents = incidents(),
+  incidents = incidents,
+  news = news,
+  passed = text_at(passed) or '',
+  notices = try('ZCOUNT', notices, '-inf', now) or 0,
+  told = (try('HSCAN', told, 0, 'COUNT', 200) or {})[2] or {},
   beats = lines and lines[2] or {},
   totals = counted,
   delays = count_delays(),

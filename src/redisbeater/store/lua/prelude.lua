@@ -256,6 +256,48 @@ local function count_late(schedule, failing, seconds, most)
   return count, oldest, now, key
 end
 
+-- Return the kind and the entry of what incidents stand for; nil: another thing is kept under that name.
+local function parts_of(place) return string.match(place, '^(%S+) (.*)$') end
+
+-- Return since when the lists of a schedule say that something of a kind is wrong with an entry, or with the schedule
+-- itself; nil: they do not. `within`: for how many seconds a run may wait, or an entry be due.
+local function wrong_since(prefix, kind, entry, within)
+  if kind == 'failed' then return try('ZSCORE', prefix .. ':failed', prefix .. entry) or nil end
+  local now, waiting = server_time(), prefix .. ':waiting'
+  local function waits_since(before)
+    local set, cursor, pages = prefix .. ':active:' .. entry, '0', 0
+    if entry == '' then return (try('ZRANGEBYSCORE', waiting, 0, before, 'WITHSCORES', 'LIMIT', 0, 1) or {})[2] end
+    repeat
+      local page = try('SSCAN', set, cursor, 'COUNT', 50) or {'0', {}}
+      for _, key in ipairs(page[2]) do
+        local since = try('ZSCORE', waiting, key)
+        if since and tonumber(since) <= tonumber(before) then return since end
+      end
+      cursor, pages = page[1], pages + 1
+    until cursor == '0' or pages >= 100
+  end
+  if kind == 'broken' then
+    local broken = prefix .. ':broken'
+    return (try('HEXISTS', broken, entry) == 1 or try('HEXISTS', broken, ':static:' .. entry) == 1) and now or nil
+  end
+  if kind == 'overdue' then
+    local promised = try('ZSCORE', prefix .. ':promises', prefix .. entry)
+    return promised and tonumber(promised) <= tonumber(now) and promised or nil
+  end
+  if kind == 'not_sent' then
+    return try('ZSCORE', prefix .. ':failing', prefix .. entry) and read(prefix .. entry, 'failing_since').failing_since
+  end
+  local before = string.format('%.6f', now - (tonumber(within) or 0))
+  if kind == 'waiting' then
+    local is_reported = entry == '' and (try('HEXISTS', prefix .. ':totals', 'STARTED') == 1)
+    return not is_reported and waits_since(before) or nil
+  end
+  if kind == 'late' and not text_at(prefix .. ':pause') then
+    local count, oldest = count_late(prefix .. ':schedule', prefix .. ':failing', tonumber(within) or 0, 1000)
+    return count > 0 and oldest or nil
+  end
+end
+
 -- Return what the key of the format holds when it is newer than the version that beat writes, or no version at all.
 -- Else return nil, and true when the key is to be set to that version.
 local function newer_format(key, version)

@@ -46,6 +46,25 @@ local function move(set)
   redis.call('ZADD', set, stored, new)
 end
 
+-- Give the incidents of the entry its new name.
+local function rename_incidents(prefix)
+  local current, open_ones = prefix .. ':current', prefix .. ':open'
+  for _, kind in ipairs({'failed', 'waiting', 'overdue', 'not_sent', 'broken'}) do
+    local from, to = kind .. ' ' .. old_name, kind .. ' ' .. new_name
+    local incident = try('HGET', current, from)
+    if incident then
+      local opened = try('ZSCORE', open_ones, from)
+      redis.call('HSET', prefix .. ':incident:' .. incident, 'entry', new_name)
+      redis.call('HSET', current, to, incident)
+      redis.call('HDEL', current, from)
+      if opened then
+        redis.call('ZADD', open_ones, opened, to)
+        redis.call('ZREM', open_ones, from)
+      end
+    end
+  end
+end
+
 local function rename()
   redis.call('RENAME', old, new)
   redis.call('HSET', new, 'definition', definition)
@@ -53,9 +72,12 @@ local function rename()
   if runs then rename_runs(old_name, new_name) end
   move(schedule)
   move(failing)
+  local prefix = string.sub(schedule, 1, -10) -- the key of the schedule is the prefix and ':schedule'
   for _, problem in ipairs({':failed', ':unstable'}) do
-    move(string.sub(schedule, 1, -10) .. problem) -- the key of the schedule is the prefix and ':schedule'
+    move(prefix .. problem)
   end
+  aside(move, prefix .. ':promises')
+  aside(rename_incidents, prefix)
   if score ~= '' then
     clear_claim(new)
     redis.call('ZADD', schedule, score, new)

@@ -396,7 +396,7 @@ local function fields_of(key)
     'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late',
     'sent_at', 'started_at', 'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note',
     'by', 'restart_of', 'version', 'queue', 'stop', 'alone', 'expires', 'taken',
-    'previous_fire_time', 'coalesced', 'due_at'
+    'previous_fire_time', 'coalesced', 'due_at', 'release'
   )
 end
 
@@ -438,7 +438,18 @@ end
 
 -- Return what the entry of a run knows of its runs before one has ended in a state; nothing where it was deleted.
 local function known_of(prefix, run, state)
-  return exists(prefix, run.name) and read(prefix .. run.name, 'failures', 'buffered', 'ends', count_of(state))
+  return exists(prefix, run.name) and read(prefix .. run.name, 'failures', 'buffered', 'ends', 'span', count_of(state))
+end
+
+-- Store that a run of an entry has ended well, of which one is to do so in `span` seconds: nothing is promised any more
+-- then, or, where another one is active, from now on.
+local function keep_promise(prefix, run, span)
+  local entry, promises = prefix .. run.name, prefix .. ':promises'
+  if instant(span) and #active_of(prefix, run.name, 1, run.key) > 0 then
+    try('ZADD', promises, server_time(span), entry)
+  else
+    try('ZREM', promises, entry)
+  end
 end
 
 -- Store the end of a run with further fields, schedule the run that waited for it, and count it unless its entry was
@@ -453,6 +464,8 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   if run.traceback then aside(keep_traceback, prefix, retention, run) end
   aside(cap_history, prefix, run.name, limit, retention, buffered)
   if run.state ~= state then note_end(prefix, run, state, is_failure, stored) end
+  local is_kept = stored and stored.span and is_success(state) and run.kind ~= 'backfill'
+  if is_kept then aside(keep_promise, prefix, run, stored.span) end
   aside(count_duration, prefix, run)
   publish_event(prefix, run.name)
 end

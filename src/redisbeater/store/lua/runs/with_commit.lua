@@ -4,6 +4,17 @@ local tracking = cjson.decode(ARGV[7])
 local prefix, wait = tracking.prefix, tracking.wait
 local names, sent = {}, 0
 
+-- Store until when one of the runs of an entry is to end well, by the first that was sent since the last good end; one
+-- that its worker has ended so already keeps that.
+local function promise(new)
+  for _, run in ipairs(new.runs) do
+    if run.state ~= 'BUFFERED' and not is_success(read(prefix .. ':run:' .. run.id, 'state').state) then
+      redis.call('HSET', prefix .. new.name, 'span', new.span)
+      try('ZADD', prefix .. ':promises', 'NX', (run.eta or now) + new.span, prefix .. new.name)
+    end
+  end
+end
+
 -- Record the runs of an entry that were sent or are to wait. Beat sends the one that waits next if nothing is in its
 -- way, or if the entry is about to be deleted.
 local function record_runs(new, is_deleted)
@@ -19,6 +30,7 @@ local function record_runs(new, is_deleted)
   end
   if is_deleted or new.waits then release_buffered(prefix, new.name, is_deleted) end
   if newly_sent > 0 then aside(count, prefix .. new.name, 'n.sent', newly_sent) end
+  if new.span and newly_sent > 0 and not is_deleted then aside(promise, new) end
   if new.skipped_count then aside(count, prefix .. new.name, 'n.skipped', new.skipped_count) end
   if new.runs then names[#names + 1] = new.name end
 end
