@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -228,6 +229,61 @@ def test_a_line_of_a_log_whose_reply_is_lost_counts_once(store: ScheduleStore, p
     assert [(line.what, line.count) for line in store.log()] == [("leading", 1)]
     log.add("leading", beat="web1:4121")
     assert store.log()[0].count == 2
+
+
+def later(hours: float = 1) -> datetime:
+    return datetime.now(timezone.utc) + timedelta(hours=hours)
+
+
+CHANGES_OF_DELAYS: list[Any] = [
+    pytest.param(lambda delays: delays.cancel(["a", "none"]), [], id="cancel"),
+    pytest.param(lambda delays: delays.move(["a", "none"], shift=timedelta(hours=1)), [1], id="move"),
+    pytest.param(lambda delays: delays.send(["a", "none"]), [-1], id="send"),
+]
+
+
+@pytest.mark.parametrize(("change", "hours"), CHANGES_OF_DELAYS)
+def test_a_change_of_delays_whose_reply_is_lost_is_made_once_and_told(
+    store: ScheduleStore, proxied: Celery, proxy: Proxy, change: Callable[[Any], Any], hours: list[int]
+) -> None:
+    at = later()
+    store.delays.add(proxied.signature("proj.work"), at=at, id="a")
+
+    with lost_reply(proxy):
+        outcomes = change(store.delays)
+
+    assert [(each.id, each.error is None) for each in outcomes] == [("a", True), ("none", False)]
+    assert [round((delay.at - at) / timedelta(hours=1)) for delay in store.delays.list()] == hours
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["is sent", "is cancelled"])
+def test_a_kept_task_whose_reply_is_lost_is_not_kept_again_once_it_has_gone(
+    store: ScheduleStore,
+    app: Celery,
+    proxied: Celery,
+    proxy: Proxy,
+    make_scheduler: Callable[..., RedisScheduler],
+    hours: int,
+) -> None:
+    scheduler = make_scheduler(app)
+    scheduler.tick()
+    lost = proxy.lose_reply(WRITE)
+    signature, at = proxied.signature("proj.work"), later(hours)
+    adding = threading.Thread(target=lambda: store.delays.add(signature, at=at, id="a"))
+    adding.start()
+    assert lost.wait(10)
+    proxy.refuse()
+
+    delays = ScheduleStore(app).delays
+    wait_until(delays.list, "the delay")
+    if hours > 0:
+        delays.cancel(["a"])
+    else:
+        wait_until(lambda: scheduler.tick() and not delays.list(), "a beat that has sent it")
+    proxy.heal()
+    adding.join(10)
+
+    assert delays.list() == []
 
 
 def test_creations_and_deletions_tell_the_truth_while_connections_are_killed(
