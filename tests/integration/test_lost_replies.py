@@ -16,7 +16,7 @@ from due import save_due, stored
 from outbox import run_due
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
-from support.waiting import wait_until
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import (
     EntryExists,
@@ -27,6 +27,7 @@ from redisbeater import (
     StoreUnavailable,
 )
 from redisbeater.context import Context
+from redisbeater.store import connection
 
 #: Part of the key under which a script keeps its answer: no call that only reads has it.
 WRITE = b"::answer:"
@@ -42,8 +43,9 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def proxied(make_app: Callable[..., Celery], proxy: Proxy) -> Celery:
-    """An app behind the proxy, which waits a moment for an answer."""
+def proxied(make_app: Callable[..., Celery], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Celery:
+    """An app behind the proxy, which waits a moment for an answer, and asks again for as long as a busy machine takes."""
+    monkeypatch.setattr(connection, "RETRY_SECONDS", WAIT_SECONDS)
     url = f"redis://{LOOPBACK}:{proxy.port}/0"
     return make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3})
 
@@ -100,13 +102,13 @@ def test_a_deletion_that_is_tried_again_spares_an_entry_that_was_created_since(
     lost = proxy.lose_reply(WRITE)
     deletion = threading.Thread(target=store.delete, args=("report",))
     deletion.start()
-    assert lost.wait(10)
+    assert lost.wait(WAIT_SECONDS)
     proxy.refuse()
 
     wait_until(lambda: ScheduleStore(app).count() == 0, "the deletion")
     ScheduleStore(app).create("report", "proj.work", 60.0, args=["new"])
     proxy.heal()
-    deletion.join(10)
+    deletion.join(WAIT_SECONDS)
 
     assert stored(app, "report").args == ["new"]
 
@@ -271,7 +273,7 @@ def test_a_kept_task_whose_reply_is_lost_is_not_kept_again_once_it_has_gone(
     signature, at = proxied.signature("proj.work"), later(hours)
     adding = threading.Thread(target=lambda: store.delays.add(signature, at=at, id="a"))
     adding.start()
-    assert lost.wait(10)
+    assert lost.wait(WAIT_SECONDS)
     proxy.refuse()
 
     delays = ScheduleStore(app).delays
@@ -281,7 +283,7 @@ def test_a_kept_task_whose_reply_is_lost_is_not_kept_again_once_it_has_gone(
     else:
         wait_until(lambda: scheduler.tick() and not delays.list(), "a beat that has sent it")
     proxy.heal()
-    adding.join(10)
+    adding.join(WAIT_SECONDS)
 
     assert delays.list() == []
 
