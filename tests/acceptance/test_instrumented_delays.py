@@ -1,4 +1,4 @@
-"""Sentry and OpenTelemetry follow a task through a delay: the worker goes on with the trace of the program that sent it."""
+"""Sentry and OpenTelemetry follow a task through a delay: the worker goes on with the trace of its program."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def proxied(make_app: Callable[..., Celery], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Celery:
-    """An app behind the proxy, which waits a moment for an answer, and asks again for as long as a busy machine takes."""
+    """An app behind the proxy, which waits a moment for an answer, and asks again for as long as a test may take."""
     monkeypatch.setattr(connection, "RETRY_SECONDS", WAIT_SECONDS)
     url = f"redis://{LOOPBACK}:{proxy.port}/0"
     return make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3})

@@ -121,8 +121,8 @@ class Delays(Room):
     def cancel(self, ids: Iterable[str], *, note: str = "", by: str = "") -> DelayOutcomes:
         """Delete delays, so that their tasks never run, and return what became of each.
 
-        Their results are ``REVOKED``, a chord that waits for one ends, and ``task_revoked`` is sent in this process. If the
-        broker is another server, one that beat is sending at that moment may still be executed.
+        Their results are ``REVOKED``, a chord that waits for one ends, and ``task_revoked`` is sent in this process.
+        If the broker is another server, one that beat is sending at that moment may still be executed.
         """
         return [*cancel_delays(self._context, checked_names(ids, "ids", "delay"), Author.of(by, note))]
 
