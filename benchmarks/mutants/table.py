@@ -1229,6 +1229,22 @@ DELAYS = (
         first=("integration/rooms/test_kept_messages.py",),
     ),
     Mutant(
+        name="task-is-kept-again-after-a-lost-reply",
+        path="store/lua/delays/keep.lua",
+        old="if given then return given end\n",
+        new="",
+        harm="A task that was kept, and that beat has sent meanwhile, is kept and sent once more; a delay moves twice.",
+        first=("integration/test_lost_replies.py",),
+    ),
+    Mutant(
+        name="cancel-forgets-what-it-has-answered",
+        path="store/lua/delays/cancel.lua",
+        old="if given then return given end\n",
+        new="",
+        harm="A cancel whose reply is lost says that there was no delay, and nobody is told that its task is revoked.",
+        first=("integration/test_lost_replies.py",),
+    ),
+    Mutant(
         name="moved-delay-keeps-its-eta",
         path="management/delays/changing.py",
         old="            text = with_eta(found.text, eta)\n",

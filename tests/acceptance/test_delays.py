@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,7 +69,7 @@ def elsewhere(make_project: Callable[..., Project], other: Server, **settings: A
 # In every pool
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo", "threads", "gevent"])
+@pytest.mark.parametrize("pool", ["prefork", "solo", "threads", "gevent", "eventlet"])
 def test_a_far_message_waits_in_the_schedule_and_is_executed_once(delayed: Delayed, pool: str) -> None:
     delayed.beat()
     worker = delayed.worker("--pool", pool)
@@ -327,6 +330,129 @@ def test_killed_workers_lose_no_delay_and_make_nobody_wait(delayed: Delayed) -> 
     delayed.are_executed(ids)
 
     assert sorted(delayed.executed()) == sorted(ids)
+
+
+@pytest.mark.parametrize("has_left", [False, True], ids=["before it leaves", "after it has left"])
+def test_a_worker_that_is_killed_between_keeping_and_acknowledging_loses_nothing(
+    make_project: Callable[..., Project], other: Server, has_left: bool
+) -> None:
+    """It is killed while it waits for an answer that never comes: the message is kept by then, and held by the broker.
+
+    The broker gives it out again after a second. If its delay has left by then, both are executed.
+    """
+    with Proxy(other.port) as proxy:
+        delayed = elsewhere(make_project, other, broker_transport_options={"visibility_timeout": 1})
+        delayed.beat()
+        delayed.project.add_source(f"app.conf.redisbeater_redis_url = 'redis://{LOOPBACK}:{proxy.port}/0'\n")
+        worker = delayed.worker()
+        (other_id,) = delayed.send(1)
+        delayed.are_kept([other_id])
+        lost = proxy.lose_reply(b"between")
+        delayed.app.send_task("proj.note", task_id="between", countdown=FAR)
+        first = str(wait_until(lambda: _stored(delayed, "between"), "a kept message"))
+        assert lost.is_set()
+        worker.kill()
+    assert delayed.held() == 1
+    if has_left:
+        delayed.make_due(["between"])
+        wait_until(delayed.project.queued, "its message")
+    wait_until(lambda: _is_given_out_again(delayed), "the end of the visibility timeout")
+
+    delayed.project.add_source(f"app.conf.redisbeater_redis_url = {other.url()!r}\n")
+    delayed.worker()
+    wait_until(lambda: _stored(delayed, "between") not in (None, first) and not delayed.held(), "another keeping")
+    delayed.make_due(["between"])
+    wait_until(lambda: len(delayed.executed()) == 1 + has_left, "the executions")
+    delayed.are_executed(["between"])
+
+    assert delayed.executed() == ["between"] * (1 + has_left)
+    assert delayed.waiting() == {other_id}
+
+
+def _stored(delayed: Delayed, task_id: str) -> object:
+    return delayed.schedule.hget(f"{delayed.key}:messages", task_id)
+
+
+def _is_given_out_again(delayed: Delayed) -> bool:
+    """Return whether the broker gives out again what a worker has held for longer than a second."""
+    scores = delayed.project.broker.zrange("unacked_index", 0, -1, withscores=True)
+    return all(time.time() - score > 1 for _, score in scores)  # type: ignore[union-attr]
+
+
+# Failovers that lose writes
+
+
+@pytest.fixture
+def replica(server: Server, other: Server) -> Iterator[Server]:
+    """A server that follows the one of the schedule."""
+    with running(server.program) as replica:
+        replica.client().replicaof(LOOPBACK, other.port)
+        wait_until(lambda: _has_all_of(replica, other), "a replica")
+        yield replica
+
+
+def _has_all_of(replica: Server, master: Server) -> bool:
+    there, here = (each.client().info("replication") for each in (replica, master))
+    return there.get("master_link_status") == "up" and there["slave_repl_offset"] >= here["master_repl_offset"]
+
+
+def _promote(replica: Server, other: Server) -> None:
+    """Let a replica go on with what it has now: what is written from now on is lost when the other one is killed."""
+    wait_until(lambda: _has_all_of(replica, other), "the data of the master")
+    replica.client().replicaof("NO", "ONE")
+
+
+def _fail_over(proxy: Proxy, replica: Server, other: Server) -> None:
+    proxy.target_port = replica.port
+    other.process.kill()
+    proxy.cut()
+
+
+def test_a_failover_that_loses_writes_loses_what_was_kept_then_if_the_broker_is_another_server(
+    make_project: Callable[..., Project], other: Server, replica: Server
+) -> None:
+    with Proxy(other.port) as proxy:
+        url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        delayed = elsewhere(make_project, other, redisbeater_redis_url=url)
+        delayed.beat()
+        delayed.worker()
+        kept = delayed.send(10)
+        delayed.are_kept(kept)
+        _promote(replica, other)
+        lost = delayed.send(5)
+        delayed.are_kept(lost)
+
+        _fail_over(proxy, replica, other)
+        after = Delayed(delayed.project, replica.client())
+        assert after.waiting() == {*kept}
+        after.make_due(kept)
+        after.are_executed(kept)
+
+        assert sorted(after.executed()) == sorted(kept)
+
+
+def test_a_failover_that_loses_writes_loses_no_task_if_the_broker_is_the_same_server(
+    other: Server, replica: Server, prefix: str, tmp_path: Path
+) -> None:
+    """Where the keeping is lost, the acknowledgement is lost as well."""
+    with (
+        Proxy(other.port) as proxy,
+        Project(replace(other, port=proxy.port), prefix, tmp_path, **SETTINGS) as project,
+    ):
+        delayed = Delayed(project, project.server.client())
+        delayed.beat()
+        ids = delayed.send(10)
+        _promote(replica, other)
+        delayed.worker()
+        delayed.are_kept(ids)
+        assert not replica.client().exists(delayed.key)
+
+        _fail_over(proxy, replica, other)
+        delayed.are_kept(ids)
+        delayed.make_due(ids)
+        delayed.are_executed(ids)
+
+        assert sorted(delayed.executed()) == sorted(ids)
 
 
 # Clocks, ids, expiry

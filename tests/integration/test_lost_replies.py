@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from due import save_due, stored
 from outbox import run_due
 from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
-from support.waiting import wait_until
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import (
     EntryExists,
@@ -26,6 +27,7 @@ from redisbeater import (
     StoreUnavailable,
 )
 from redisbeater.context import Context
+from redisbeater.store import connection
 
 #: Part of the key under which a script keeps its answer: no call that only reads has it.
 WRITE = b"::answer:"
@@ -41,8 +43,9 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def proxied(make_app: Callable[..., Celery], proxy: Proxy) -> Celery:
-    """An app behind the proxy, which waits a moment for an answer."""
+def proxied(make_app: Callable[..., Celery], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Celery:
+    """An app behind the proxy, which waits a moment for an answer, and asks again for as long as a test may take."""
+    monkeypatch.setattr(connection, "RETRY_SECONDS", WAIT_SECONDS)
     url = f"redis://{LOOPBACK}:{proxy.port}/0"
     return make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3})
 
@@ -99,13 +102,13 @@ def test_a_deletion_that_is_tried_again_spares_an_entry_that_was_created_since(
     lost = proxy.lose_reply(WRITE)
     deletion = threading.Thread(target=store.delete, args=("report",))
     deletion.start()
-    assert lost.wait(10)
+    assert lost.wait(WAIT_SECONDS)
     proxy.refuse()
 
     wait_until(lambda: ScheduleStore(app).count() == 0, "the deletion")
     ScheduleStore(app).create("report", "proj.work", 60.0, args=["new"])
     proxy.heal()
-    deletion.join(10)
+    deletion.join(WAIT_SECONDS)
 
     assert stored(app, "report").args == ["new"]
 
@@ -228,6 +231,61 @@ def test_a_line_of_a_log_whose_reply_is_lost_counts_once(store: ScheduleStore, p
     assert [(line.what, line.count) for line in store.log()] == [("leading", 1)]
     log.add("leading", beat="web1:4121")
     assert store.log()[0].count == 2
+
+
+def later(hours: float = 1) -> datetime:
+    return datetime.now(timezone.utc) + timedelta(hours=hours)
+
+
+CHANGES_OF_DELAYS: list[Any] = [
+    pytest.param(lambda delays: delays.cancel(["a", "none"]), [], id="cancel"),
+    pytest.param(lambda delays: delays.move(["a", "none"], shift=timedelta(hours=1)), [1], id="move"),
+    pytest.param(lambda delays: delays.send(["a", "none"]), [-1], id="send"),
+]
+
+
+@pytest.mark.parametrize(("change", "hours"), CHANGES_OF_DELAYS)
+def test_a_change_of_delays_whose_reply_is_lost_is_made_once_and_told(
+    store: ScheduleStore, proxied: Celery, proxy: Proxy, change: Callable[[Any], Any], hours: list[int]
+) -> None:
+    at = later()
+    store.delays.add(proxied.signature("proj.work"), at=at, id="a")
+
+    with lost_reply(proxy):
+        outcomes = change(store.delays)
+
+    assert [(each.id, each.error is None) for each in outcomes] == [("a", True), ("none", False)]
+    assert [round((delay.at - at) / timedelta(hours=1)) for delay in store.delays.list()] == hours
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["is sent", "is cancelled"])
+def test_a_kept_task_whose_reply_is_lost_is_not_kept_again_once_it_has_gone(
+    store: ScheduleStore,
+    app: Celery,
+    proxied: Celery,
+    proxy: Proxy,
+    make_scheduler: Callable[..., RedisScheduler],
+    hours: int,
+) -> None:
+    scheduler = make_scheduler(app)
+    scheduler.tick()
+    lost = proxy.lose_reply(WRITE)
+    signature, at = proxied.signature("proj.work"), later(hours)
+    adding = threading.Thread(target=lambda: store.delays.add(signature, at=at, id="a"))
+    adding.start()
+    assert lost.wait(WAIT_SECONDS)
+    proxy.refuse()
+
+    delays = ScheduleStore(app).delays
+    wait_until(delays.list, "the delay")
+    if hours > 0:
+        delays.cancel(["a"])
+    else:
+        wait_until(lambda: scheduler.tick() and not delays.list(), "a beat that has sent it")
+    proxy.heal()
+    adding.join(WAIT_SECONDS)
+
+    assert delays.list() == []
 
 
 def test_creations_and_deletions_tell_the_truth_while_connections_are_killed(

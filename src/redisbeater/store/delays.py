@@ -120,11 +120,19 @@ class DelayCounts(NamedTuple):
 
 
 class DelayStore:
-    """The delays of one schedule."""
+    """The delays of one schedule.
 
-    def __init__(self, connection: Connection, keys: Keys, config: Config) -> None:
+    Arguments:
+        connection: the connection to Redis.
+        keys: the keys of the schedule.
+        config: the settings.
+        asks_once: whether no call is tried again: then none needs the key of an answer, nor the right to one.
+    """
+
+    def __init__(self, connection: Connection, keys: Keys, config: Config, *, asks_once: bool = False) -> None:
         self._connection = connection
         self._keys = keys
+        self._asks_once = asks_once
         self._lease, self._most = config.lease_timeout, config.max_entry_size
         self._own = [keys.delays, keys.delay_messages, keys.failing_delays]
 
@@ -134,7 +142,7 @@ class DelayStore:
         seconds = config.run_write_timeout
         options = {**config.redis_options, "socket_timeout": seconds, "socket_connect_timeout": seconds}
         connection = Connection(replace(config, redis_options=options, retry_period=0.0))
-        return cls(connection, Keys(config.key_prefix, config.lock_name), config)
+        return cls(connection, Keys(config.key_prefix, config.lock_name), config, asks_once=True)
 
     # What workers and programs do
 
@@ -156,7 +164,7 @@ class DelayStore:
             instead.
         """
         keys = self._keys
-        ours = [keys.delays, keys.delay_messages, keys.delay_sender, keys.failing_delays]
+        ours = [keys.delays, keys.delay_messages, keys.delay_sender, keys.failing_delays, *self._answer()]
         terms = [broker, str(-1 if near is None else near), seen, keys.changes, DELAYS_CHANGED]
         answer: str = self._connection.run("delays/keep", ours, [delay_id, to_unix(eta), text, *terms])
         return answer
@@ -168,9 +176,13 @@ class DelayStore:
         """
         found: dict[str, str] = {}
         for page in pages(delays, PAGE):
-            texts = self._connection.run("delays/cancel", self._own, [*chain.from_iterable(page)])
+            texts = self._connection.run("delays/cancel", [*self._own, *self._answer()], [*chain.from_iterable(page)])
             found.update((delay_id, text) for (delay_id, _), text in zip(page, texts) if text)
         return found
+
+    def _answer(self) -> list[str]:
+        """Return a key for what a call answers, which is retried after a lost reply."""
+        return [] if self._asks_once else [self._keys.new_answer()]
 
     def get(self, delay_id: str) -> StoredDelay | None:
         """Return a delay, or None if there is none with that id."""

@@ -95,6 +95,8 @@ class Delays(Room):
     ) -> DelayOutcomes:
         """Give delays another eta, and return what became of each; one that is failing is tried anew then.
 
+        If the broker is another server, one that beat is sending at that moment may be executed besides.
+
         Arguments:
             ids: their task ids.
             at: the new eta of all. A naive time is in the app's zone.
@@ -120,6 +122,7 @@ class Delays(Room):
         """Delete delays, so that their tasks never run, and return what became of each.
 
         Their results are ``REVOKED``, a chord that waits for one ends, and ``task_revoked`` is sent in this process.
+        If the broker is another server, one that beat is sending at that moment may still be executed.
         """
         return [*cancel_delays(self._context, checked_names(ids, "ids", "delay"), Author.of(by, note))]
 

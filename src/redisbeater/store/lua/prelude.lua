@@ -311,14 +311,14 @@ local function newer_format(key, version)
   return nil, number < tonumber(version)
 end
 
--- Return what this call answered when it was executed before and its reply was lost; nil: it was not.
+-- Return what this call answered when it was executed before and its reply was lost; nil: it was not, or has no key.
 local function given_answer(key)
-  local answer = try('GET', key)
+  local answer = key and try('GET', key)
   return answer and cjson.decode(answer)
 end
 
--- Return an answer, and store it for a minute, which is longer than a call is retried.
+-- Return an answer, and store it for a minute, which is longer than a call is retried; without a key only return it.
 local function answer_once(key, answer)
-  try('SET', key, cjson.encode(answer), 'PX', 60000)
+  if key then try('SET', key, cjson.encode(answer), 'PX', 60000) end
   return answer
 end
