@@ -54,6 +54,15 @@ def test_the_examples_of_the_pages_are_python() -> None:
     assert not [block for block in blocks if not ast.parse(block[1], filename=block[0]).body], "a block without code"
 
 
+def test_a_heading_and_its_line_are_two_lines() -> None:
+    pages = [*PAGES, *ROOT.glob("*.rst")]
+    joined = [
+        (page.name, line) for page in pages for line in re.findall(r"^\w.* ([=~^\-\"])\1{3,}$", page.read_text(), re.M)
+    ]
+
+    assert not joined
+
+
 def test_every_setting_is_in_the_table() -> None:
     table = runpy.run_path(str(DOCS / "conf.py"))["settings_table"]()
     names = [f"{PREFIX}{setting.name}" for setting in fields(Config)]
