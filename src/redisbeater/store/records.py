@@ -242,7 +242,7 @@ class PageKeys:
         self._connection.call(lambda client: client.delete(self._keys.undo(undo_id)))
 
     def new_since(self, person: str, now: datetime, *, is_look: bool) -> datetime | None:
-        """Return since when incidents are new to somebody, and record that they look, or None if they never have before.
+        """Return since when incidents are new to somebody, and record that they look, or None if they never have.
 
         It moves an hour after a look, to that look.
         """
