@@ -32,6 +32,7 @@ nitpick_ignore_regex = [
 
 #: Where links may lead; tests/unit/test_links.py holds it. ``sphinx-build -b linkcheck`` asks whether the pages answer.
 linked_hosts = (
+    "appriseit.com",
     "docs.celeryq.dev",
     "keepachangelog.com",
     "pypi.org",

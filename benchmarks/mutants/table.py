@@ -1418,8 +1418,8 @@ LOSS = (
     Mutant(
         name="receiver-shown-with-its-password",
         path="notices/delivery.py",
-        old="shown(without_secrets(problem, secrets), 300)",
-        new="shown(problem, 300)",
+        old="shown(without_secrets(problem, secrets), MOST_PROBLEM)",
+        new="shown(problem, MOST_PROBLEM)",
         harm="A service that quotes what it was sent puts a token into logs and status.",
         first=("integration/rooms/test_telling.py",),
     ),

@@ -22,6 +22,9 @@ PREFIX = "told:"
 #: Fire times that must be sent, one after the other, while receivers hold a message.
 MEANWHILE = 8
 
+#: Seconds for a message at most: half a minute after a fact, and a minute after another message.
+TERM = 240
+
 FAULTS = ("refuses", "redirects", "resets", "drips", "floods", "hangs")
 
 TASK = """
@@ -111,13 +114,13 @@ def test_after_a_failover_each_incident_is_told_once(server: Server, tmp_path: P
         second = project.beat()
         second.says("standing by")
         ScheduleStore(app).trigger("failing")
-        first.says("told ops of incidents: 1 began or ended")
+        wait_until(lambda: "told ops of incidents: 1 began or ended" in first.output(), "a message", TERM)
 
         first.popen.send_signal(how)
         leading(second)
         RedisScheduleEntry("another", "proj.fail", 3600.0, app=app).save()
         ScheduleStore(app).trigger("another")
-        second.says("told ops of incidents: 1 began or ended")
+        wait_until(lambda: "told ops of incidents: 1 began or ended" in second.output(), "another", TERM)
 
         assert [each.title.partition(":")[0] for each in service.told] == ["failing", "another"]
 

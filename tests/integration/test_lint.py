@@ -244,7 +244,7 @@ def test_an_entry_that_nobody_has_enabled_for_a_month_is_a_hint(
     store = ScheduleStore(vienna)
     for name in ("old", "new", "until", "back"):
         RedisScheduleEntry(name, "t", 60, app=vienna).save()
-    RedisScheduleEntry("never", "t", 60, enabled=False, app=vienna).save()
+    RedisScheduleEntry("never", "t", 60, enabled=False, app=vienna).save(by="ben")
     store.disable("old", by="anna", note="moved")
     store.disable("new")
     store.disable("until", until=now() + timedelta(days=400))
@@ -256,7 +256,7 @@ def test_an_entry_that_nobody_has_enabled_for_a_month_is_a_hint(
     result = run()
 
     assert [line.split(None, 3) for line in result.stdout.splitlines()] == [
-        ["hint", "long-disabled", "never", "disabled for 45 d: enable it, or delete it"],
+        ["hint", "long-disabled", "never", "disabled for 45 d by ben: enable it, or delete it"],
         ["hint", "long-disabled", "old", 'disabled for 31 d by anna: "moved": enable it, or delete it'],
     ]
     assert result.exit_code == 0

@@ -31,11 +31,11 @@ FLOORS = (
     ),  # the ground
     ("schedules", "broker"),
     ("model",),
-    ("config", "revoked", "notices"),
+    ("config", "revoked"),
     ("store",),
     ("context", "delays"),
     ("editing",),
-    ("entry",),
+    ("entry", "notices"),
     ("sending",),
     ("health",),
     ("management", "beat", "dispatch", "runs"),

@@ -431,7 +431,7 @@ class Config:
         }
 
     def told(self, name: str | None = None) -> tuple[str, ...]:
-        """Return the receivers that are told about an entry which names these; empty: nobody.
+        """Return the receivers that are told about an entry which names these, or none where nobody is.
 
         Where there is no such name, and of the schedule itself, ``default`` is told, or the first.
         """
@@ -474,7 +474,7 @@ class Config:
 
 
 def receiver_names(name: str, number: int) -> tuple[str, ...]:
-    """Return what the receivers of a name are called."""
+    """Return the names of the receivers of one name: it, and with a number behind it."""
     return (name, *(f"{name}.{place}" for place in range(2, number + 1)))[:number]
 
 

@@ -244,7 +244,7 @@ class Status:
 
 
 def sender_of(context: Context) -> Sender:
-    """Return what messages say of the schedule of an app."""
+    """Return the sender of messages about the schedule of an app."""
     redis = context.redis
     schedule = f"{redis.keys.prefix} at {redis.address}"
     return Sender(schedule=schedule, zone=context.zone, page_url=context.config.page_url or "")

@@ -140,12 +140,12 @@ class Incident:
 
     @property
     def traceback(self) -> str:
-        """Where the error of the first run was raised; empty: it is not kept."""
+        """Where the error of the first run was raised, where that is kept."""
         return unpacked_traceback(self.packed) if self.packed else ""
 
     @property
     def frame(self) -> str:
-        """Where in the own code the first run failed: ``jobs/feed.py:41 in sync``; empty: that is not known."""
+        """Where in the own code the first run failed, where that is known: ``jobs/feed.py:41 in sync``."""
         return own_frame(self.traceback)
 
     @property
@@ -243,7 +243,7 @@ class IncidentGroup:
 
     @property
     def closed(self) -> datetime | None:
-        """When the last of them ended; None: one is open."""
+        """When the last of them ended, or None while one is open."""
         ends = [each.closed for each in self.incidents if each.closed is not None]
         return max(ends) if len(ends) == len(self.incidents) else None
 
@@ -284,7 +284,7 @@ _MOST_FOLDERS = 2
 
 
 def own_frame(traceback: str) -> str:
-    """Return the last frame of a traceback that is in no library: ``jobs/feed.py:41 in sync``; empty: there is none."""
+    """Return the last frame of a traceback that is in no library, such as ``jobs/feed.py:41 in sync``."""
     for path, line, function in reversed(_FRAME.findall(traceback)):
         if not _FOREIGN.search(path):
             file = "/".join(re.split(r"[/\\]", path)[-1 - _MOST_FOLDERS :]).lstrip("/")

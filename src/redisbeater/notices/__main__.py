@@ -59,7 +59,7 @@ def _limit() -> None:
 
 
 def _problem(url: str, message: Mapping[str, Any] | None) -> str:
-    """Send a message, if there is one, and return why it did not arrive; empty: it did."""
+    """Send a message, if there is one, and return why it did not arrive, or an empty text if it did."""
     import apprise
 
     # No redirects: they would take what is in the URL to wherever the service says.

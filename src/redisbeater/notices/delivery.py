@@ -133,7 +133,7 @@ class Delivery:
                 self._answers[letter.receiver] = Answer(letter.receiver, _without_url(problem, letter.url), seconds)
 
     def _send(self, letter: Letter) -> str:
-        """Send a letter by a process, and return why it did not arrive; empty: it did."""
+        """Send a letter by a process, and return why it did not arrive, or an empty text if it did."""
         # Its own session: Ctrl-C in the terminal of beat, and a signal to its group, leave a message on its way alone.
         command = [sys.executable, "-m", "redisbeater.notices"]
         order = json.dumps([letter.url, letter.message and vars(letter.message)]).encode()

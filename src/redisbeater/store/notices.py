@@ -120,7 +120,7 @@ class NoticeKeys:
         self._connection.call(lambda client: client.delete(self._keys.notices, self._keys.told))
 
     def receivers(self) -> list[Receiver]:
-        """Return what is known of the receivers, by their names."""
+        """Return the receivers as beats have last found them, by their names."""
         found = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.told))
         return [Receiver.from_text(name, text) for name, text in sorted((found or {}).items())]
 

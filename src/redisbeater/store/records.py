@@ -241,23 +241,20 @@ class PageKeys:
         """Delete it: the change is undone."""
         self._connection.call(lambda client: client.delete(self._keys.undo(undo_id)))
 
-    def look(self, person: str, now: datetime) -> datetime | None:
-        """Record that somebody looks at incidents, and return since when these are new to them.
+    def new_since(self, person: str, now: datetime, *, is_look: bool) -> datetime | None:
+        """Return since when incidents are new to somebody, and record that they look, or None if they never have.
 
-        It moves an hour after a look, to that look; None: they have not looked before.
+        It moves an hour after a look, to that look.
         """
-        since, at = self.seen(person)
-        if at is None or now - at >= NEWS:
-            since, at = at, now
-            text = f"{to_unix(since) if since else 0} {to_unix(at)}"
-            unless_wrong_type(self._connection, lambda client: client.hset(self._keys.seen, person, text))
-        return since
-
-    def seen(self, person: str) -> tuple[datetime | None, datetime | None]:
-        """Return since when incidents are new to somebody, and when that began; None: they have not looked before."""
-        text = unless_wrong_type(self._connection, lambda client: client.hget(self._keys.seen, person))
-        since, _, at = (text or "").partition(" ")
-        return instant_of(since) if since != "0" else None, instant_of(at)
+        key = self._keys.seen
+        text = unless_wrong_type(self._connection, lambda client: client.hget(key, person)) or ""
+        since, at = map(instant_of, text.partition(" ")[::2])
+        if at is not None and now - at < NEWS:
+            return since
+        if is_look:
+            stored = f"{to_unix(at) if at else '-'} {to_unix(now)}"
+            unless_wrong_type(self._connection, lambda client: client.hset(key, person, stored))
+        return at
 
     def _keep(self, key: str, text: str, seconds: int) -> None:
         self._connection.call(lambda client: client.set(key, text, ex=seconds))

@@ -51,7 +51,6 @@ from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import escaped
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.records import Log
 from redisbeater.times import from_unix, to_unix
 
 logger = get_logger(__name__)
@@ -276,6 +275,8 @@ class RunStore:
             if not unless_wrong_type(self._connection, lambda client: client.zadd(key, told, nx=True)):
                 return
             self._connection.call(lambda client: client.zremrangebyrank(key, 0, -1 - MOST_RELEASES))
+            from redisbeater.store.records import Log  # most workers have no use for it
+
             Log(self._connection, self._keys, 0).add("release", release=self._release)
         except StoreUnavailable:
             raise

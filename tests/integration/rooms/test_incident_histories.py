@@ -220,18 +220,21 @@ class History:
         return str(known.is_broken)
 
     def look(self) -> None:
-        """Let beat look, and once more after its period: an edit counts at the second look."""
+        """Let beat look, and once more after its period: an edit counts at the second look.
+
+        One entry may cease to be late before the first, and another one begin to be so before the second.
+        """
+        entries = [known for name, known in self.known.items() if name]
         for seconds in (0, 10, 0):
             self.clock.advance(seconds=seconds)
             self.watch.step()
             while self.watch.is_behind:
                 self.watch.step()
             self.let_pass(6)
-        entries = [known for name, known in self.known.items() if name]
+            owed = [known.unsent_since for known in entries if known.unsent_since is not None]
+            self.known[""].change("late", any(self.now - since >= 60 for since in owed), self.now)
         for known in entries:
             known.look(self.now)
-        owed = [known.unsent_since for known in entries if known.unsent_since is not None]
-        self.known[""].change("late", any(self.now - since >= 60 for since in owed), self.now)
 
     def open(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in self.known}

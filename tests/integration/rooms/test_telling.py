@@ -340,7 +340,7 @@ def test_the_command_tries_one_receiver_and_shows_when_each_was_told(app: Celery
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [(["notify", "opps"], "did you mean 'ops'?"), (["notify", "--test", "opps"], "did you mean 'ops'?")],
+    [(["notify", "op"], "did you mean 'ops'?"), (["notify", "--test", "op"], "did you mean 'ops'?")],
 )
 def test_the_command_names_the_receiver_that_was_meant(app: Celery, run: Run, words: list[str], problem: str) -> None:
     app.conf.redisbeater_notify = {"ops": "json://127.0.0.1"}
@@ -394,13 +394,13 @@ def test_other_programs_do_without_it_and_lint_finds_that(app: Celery, run: Run,
 
 def test_lint_finds_receivers_that_cannot_be_told_and_entries_that_name_none(app: Celery, run: Run) -> None:
     app.conf.redisbeater_notify = {"ops": "json://127.0.0.1", "night": "nonsense://x"}
-    RedisScheduleEntry("feed", "proj.work", 3600, app=app, notify="opps").save()
+    RedisScheduleEntry("feed", "proj.work", 3600, app=app, notify="op").save()
 
     found = json.loads(run("lint", "--json").output)
     texts = {each["rule"]: each["text"] for each in found}
 
     assert texts["untold"] == "night, nonsense://***: Apprise does not know this URL, or it lacks something"
-    assert texts["unknown-receiver"] == "notify opps: redisbeater_notify lacks it, ops is told"
+    assert texts["unknown-receiver"] == "notify op: redisbeater_notify lacks it, ops is told"
 
 
 def test_a_url_that_hides_a_password_is_refused_without_it(app: Celery) -> None:

@@ -65,7 +65,7 @@ def now() -> datetime:
 @contextmanager
 def looked(client: redis.Redis, prefix: str, person: str, ago: timedelta) -> Iterator[None]:
     """Let somebody have looked so long ago."""
-    client.hset(f"{prefix}:seen", person, f"0 {(now() - ago).timestamp():.6f}")
+    client.hset(f"{prefix}:seen", person, f"- {(now() - ago).timestamp():.6f}")
     yield
     client.delete(f"{prefix}:seen")
 
@@ -121,10 +121,10 @@ def test_a_look_moves_what_is_new_after_an_hour(app: Celery, client: redis.Redis
 
     looks = [first + timedelta(minutes=minutes) for minutes in (0, 59, 61, 119, 122)]
 
-    assert [page.look("anna", moment) for moment in looks] == [None, None, first, first, looks[2]]
-    assert page.look("ben", looks[-1]) is None
+    assert [page.new_since("anna", moment, is_look=True) for moment in looks] == [None, None, first, first, looks[2]]
+    assert page.new_since("ben", looks[-1], is_look=True) is None
     client.hset(Context.of(app).redis.keys.seen, "anna", "another program's text")
-    assert page.look("anna", first) is None
+    assert page.new_since("anna", first, is_look=True) is None
 
 
 def test_only_a_page_that_somebody_opens_is_a_look(app: Celery, client: redis.Redis, prefix: str) -> None:

@@ -15,7 +15,8 @@ from support.pages import DOCS
 from web_site import browse
 
 from redisbeater import ScheduleStore
-from redisbeater.results import BeatLine, Incident, IncidentGroup
+from redisbeater.display import json_form
+from redisbeater.results import BeatLine, Incident, IncidentGroup, Receiver
 
 pytestmark = pytest.mark.one_server
 
@@ -107,4 +108,6 @@ def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, chec
     incident = Incident.from_fields("1f2e3d4c", {"opened": "1700000000", "kind": "schedule_lost"})
     assert incident is not None
     checker.check_object("incidents", IncidentGroup(incidents=(incident,)).as_dict(), "incidents")
+    receiver = Receiver("ops", told=now, problem="refused", since=now, next=now, tries=2)
+    checker.check_object("receiver", json_form(receiver), "a receiver")
     assert checker.met == set(checker.schema), "what no answer had is not held"

@@ -48,9 +48,7 @@ async def _last_look(req: PageRequest) -> datetime | None:
     keys, person = req.site.page_keys, req.user.name
     is_look = not (req.is_json or req.is_live) and req.request.method == "GET"
     try:
-        if is_look:
-            return await run_in_threadpool(keys.look, person, req.status.now)
-        return (await run_in_threadpool(keys.seen, person))[0]
+        return await run_in_threadpool(keys.new_since, person, req.status.now, is_look=is_look)
     except StoreError:  # a page that may only read shows the incidents all the same
         return None
 

@@ -221,7 +221,7 @@ def read_history(
 
 
 def end_of_history(context: Context, name: str, items: Sequence[Run | LogLine]) -> tuple[str, Incident | None]:
-    """Say why the history of an entry ends there, where older runs were removed; empty: it is whole.
+    """Say why the history of an entry ends there, where older runs were removed, or nothing of a whole one.
 
     The second part: an incident of it that is open and began before the oldest run that is kept.
     """

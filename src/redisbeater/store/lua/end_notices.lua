@@ -1,5 +1,5 @@
--- Record that a receiver was told what has become of incidents, or why not. It may be executed twice, but for the number
--- of tries.
+-- Record that a receiver was told what has become of incidents, or why not. It may be executed twice, but for the
+-- number of tries.
 --
 -- The hash of an incident shares the slot by construction: its key is the prefix, ':incident:' and the id.
 --
@@ -17,7 +17,7 @@ local prefix, receiver, outcome, problem = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now, day = server_time(), 86400
 
 local function note_told(rest)
-  local id, what = string.match(rest, '^(%x+) (%a+)$')
+  local id, what = parts_of(rest)
   local stored = read(prefix .. id, 'opened', 'closed', 'ack')
   if stored.opened then redis.call('HSET', prefix .. id, 'told ' .. receiver, what) end
   local was_there = try('ZREM', notices, receiver .. ' ' .. rest) == 1
@@ -29,7 +29,9 @@ end
 local function drop_old()
   local count = 0
   for _, member in ipairs(try('ZRANGEBYSCORE', notices, '-inf', now - day, 'LIMIT', 0, 1000) or {}) do
-    if string.match(member, '^(%S+) %x+ closed$') == receiver then count = count + try('ZREM', notices, member) end
+    local of, rest = parts_of(member)
+    local _, what = parts_of(rest or '')
+    if of == receiver and what == 'closed' then count = count + try('ZREM', notices, member) end
   end
   return count
 end

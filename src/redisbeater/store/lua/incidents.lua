@@ -20,12 +20,12 @@
 -- ARGV[7] changes    JSON, a list; each has a verb, and kind and entry: what is wrong, empty: with the schedule.
 --                    open: {id: of a new incident, why, fingerprint, count: bad ends, or entries that there were,
 --                    first: what is known, an object}, and what there is of: since, notify: who is told, a list, most:
---                    so many bad ends in a row are none, within: seconds, run: its id, for its traceback, line: for the log of the entry;
---                    of a lost schedule identity, or members: keys of entries without a hash. record: the same, with
---                    at: when it had ended already. touch: {fingerprint, first: what is known now}. close: {line}, and
---                    is_disabled where a person has disabled the entry. acknowledge: {id, ack: text, closes: whether
---                    it ends with that}. forget: that an entry is to end well in time, which it need not. clear:
---                    {cursor}: forget what ended a while ago
+--                    so many bad ends in a row are none, within: seconds, run: its id, for its traceback, line: for
+--                    the log of the entry; of a lost schedule identity, or members: keys of entries without a hash.
+--                    record: the same, with at: when it had ended already. touch: {fingerprint, first: what is known
+--                    now}. close: {line}, and is_disabled where a person has disabled the entry. acknowledge: {id, ack:
+--                    text, closes: whether it ends with that}. forget: that an entry is to end well in time, which it
+--                    need not. clear: {cursor}: forget what ended a while ago
 -- ARGV[8..] bad      fields of an entry that count its bad ends
 -- Returns for each {word, id, count, left}: 'OPENED', 'RECORDED', 'KNOWN': it is recorded, 'CHANGED': it fails in
 --      another way, 'UNTRUE': it is not so, 'CLOSED', 'OPEN', 'ACKNOWLEDGED', 'MISSING', 'FORGOTTEN' or 'CLEARED', with

@@ -1,10 +1,10 @@
--- Let one beat tell receivers what has become of incidents: each that has something to be told, whose time has come, and
--- that no other beat tells now. Executed twice, it gives the same beat the same.
+-- Let one beat tell receivers what has become of incidents: each that has something to be told, whose time has come,
+-- and that no other beat tells now. Executed twice, it gives the same beat the same.
 --
 -- KEYS[1] notices  sorted set: receiver, blank, id of an incident, blank, 'opened' or 'closed' -> when to tell that
--- KEYS[2] told     hash: receiver -> JSON of {told: when it was told last, next: it is not told before, tries: how often
---                  that has failed in a row, since: when first, problem: why last, by: the beat that tells it, till: for
---                  how long; times in UNIX seconds, as texts}
+-- KEYS[2] told     hash: receiver -> JSON of {told: when it was told last, next: it is not told before, tries: how
+--                  often that has failed in a row, since: when first, problem: why last, by: the beat that tells it,
+--                  till: for how long; times in UNIX seconds, as texts}
 -- ARGV[1] token       text: names the beat
 -- ARGV[2] lease       seconds for which no other beat tells them
 -- ARGV[3] most        number of notices that are looked at
@@ -45,7 +45,7 @@ end
 
 local of, taken = {}, {}
 for _, member in ipairs(next(free) and try('ZRANGEBYSCORE', notices, '-inf', now, 'LIMIT', 0, most) or {}) do
-  local receiver, rest = string.match(member, '^(%S+) (%x+ %a+)$')
+  local receiver, rest = parts_of(member)
   local state = free[receiver or '']
   if not is_known[receiver or ''] then
     move(member, rest)

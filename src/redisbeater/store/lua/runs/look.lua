@@ -32,25 +32,34 @@ local function add(...) rows[#rows + 1] = {...} end
 -- Tell whether there are enough rows for one reply.
 local function is_full() return #rows >= 50 end
 
--- Return the members of a list, and as a set, if they are few enough to be read at once, which is much faster than to
--- ask for each; else nil.
+-- Return the members of a list if they are few enough to be read at once, which is much faster than to ask for each;
+-- else nil.
 local function members_of(list)
-  local found = {}
   if (try('ZCARD', list) or 0) > 5000 then return nil end
-  local all = try('ZRANGEBYSCORE', list, '-inf', '+inf') or {}
+  local all = try('ZRANGEBYSCORE', list, '-inf', '+inf')
+  return all or {}
+end
+
+local function as_set(all)
+  local found = {}
   for i = 1, #all do
     found[all[i]] = true
   end
-  return all, found
+  return found
 end
 
-local opened_list, all_open = members_of(open_ones)
-local failed_list, all_failed = members_of(base .. ':failed')
+local opened_list, failed_list = members_of(open_ones), members_of(base .. ':failed')
+local all_failed = failed_list and as_set(failed_list)
+local all_open -- as a set, once it is asked for
 
--- The keys of entries of which it is known that they have failed and that this is open: the same members, found once.
-local open_failures = {}
-for _, place in ipairs(opened_list or {}) do
-  if string.sub(place, 1, 7) == 'failed ' then open_failures[base .. string.sub(place, 8)] = true end
+-- Nearly all that are open have failed: the keys of their entries, by what is open, and back.
+local key_of, open_failures = {}, {}
+for i = 1, #(opened_list or {}) do
+  local place = opened_list[i]
+  if string.sub(place, 1, 7) == 'failed ' then
+    local key = base .. string.sub(place, 8)
+    key_of[place], open_failures[key] = key, true
+  end
 end
 
 local function is_in(list, all, member)
@@ -59,7 +68,11 @@ local function is_in(list, all, member)
   return score and true or false
 end
 
-local function is_open(kind, name) return is_in(open_ones, all_open, kind .. ' ' .. name) end
+local function is_open(kind, name)
+  if opened_list and kind == 'failed' then return open_failures[base .. name] or false end
+  all_open = all_open or opened_list and as_set(opened_list)
+  return is_in(open_ones, all_open, kind .. ' ' .. name)
+end
 
 local function has_failed(name) return is_in(base .. ':failed', all_failed, base .. name) end
 
@@ -173,6 +186,11 @@ local function term_of(kind, place)
   return read(incident .. (id or ''), 'within').within
 end
 
+local function goes_on(kind, name, place)
+  if kind == 'failed' then return has_failed(name) end
+  return wrong_since(base, kind, name, term_of(kind, place))
+end
+
 -- Return the scores of entries by their keys, false for one that is not there. A user without the right to ask for many
 -- at once asks for each.
 local function scores_of(keys)
@@ -189,27 +207,32 @@ end
 
 local function opened(from, count)
   local listed = members(open_ones, opened_list, from, count)
-  local kinds, names, keys = {}, {}, {}
+  local of, keys = {}, {}
   for rank, place in ipairs(listed) do
-    kinds[rank], names[rank] = parts_of(place)
-    if OF_ENTRIES[kinds[rank]] and names[rank] ~= '' then keys[#keys + 1] = base .. names[rank] end
+    local key = key_of[place]
+    if not key then
+      local kind, name = parts_of(place)
+      key = OF_ENTRIES[kind] and name ~= '' and base .. name
+    end
+    of[rank] = key
+    if key then keys[#keys + 1] = key end
   end
   local scores = scores_of(keys)
   for rank, place in ipairs(listed) do
     if is_full() then return rank - 1 end
-    local kind, name = kinds[rank], names[rank]
-    local key = OF_ENTRIES[kind] and name ~= '' and base .. name
+    local key = of[rank]
     local score = key and scores[key]
-    local is_over = key and not score
-    if kind == 'failed' then
-      is_over = is_over or not is_in(base .. ':failed', all_failed, key or base)
-    elseif KNOWN[kind] then
-      is_over = is_over or not wrong_since(base, kind, name, term_of(kind, place))
-    end -- any other was opened by another part of beat, or by a newer one
-    if is_over then
-      add('over', kind, name)
-    elseif score and string.byte(score) == 45 then -- a minus: it is not to run
-      add('dormant', kind, name)
+    if key and score and key_of[place] and is_in(base .. ':failed', all_failed, key) then
+      if string.byte(score) == 45 then add('dormant', parts_of(place)) end -- a minus: it is not to run
+    else
+      local kind, name = parts_of(place)
+      if not KNOWN[kind] then
+        kind = nil -- another part of beat, or a newer one, has opened it
+      elseif key and not score or not goes_on(kind, name, place) then
+        add('over', kind, name)
+      elseif score and string.byte(score) == 45 then
+        add('dormant', kind, name)
+      end
     end
   end
   return #listed
