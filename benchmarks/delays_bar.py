@@ -163,6 +163,7 @@ def idle(has_door: bool, number: int) -> dict[str, Any]:
     with site(has_door) as (_project, server, beat):
         client = server.client()
         assert beat is not None
+        before_all = client.info("memory")["used_memory"]
         for waiting in (0, number):
             pipeline = client.pipeline(transaction=False)
             for place in range(waiting):
@@ -179,12 +180,16 @@ def idle(has_door: bool, number: int) -> dict[str, Any]:
                 "beat_seconds_a_second": round((_processor_seconds(beat) - before) / 20, 4),
                 "scripts": client.info("commandstats")["cmdstat_evalsha"]["calls"] - calls,
             }
-        found["bytes_each"] = round(client.memory_usage(f"{PREFIX}:delays:messages", samples=100) / max(number, 1))
+        found["bytes_each"] = round((client.info("memory")["used_memory"] - before_all) / max(number, 1))
     return found
 
 
 def _message(task_id: str) -> str:
     headers = {"lang": "py", "task": "proj.note", "id": task_id, "eta": "2026-11-22T06:45:00+00:00", "retries": 0}
+    absent = ("shadow", "expires", "group", "group_index", "parent_id", "stamped_headers")
+    headers |= {**dict.fromkeys(absent), "timelimit": [None, None], "root_id": task_id, "argsrepr": "()"}
+    headers |= {"kwargsrepr": "{}", "origin": "gen1@host", "ignore_result": True}
+    headers |= {"replaced_task_nesting": 0, "stamps": {}}
     terms = {"content_type": "application/json", "content_encoding": "utf-8", "routing_key": "celery"}
     return Message(body=b"[[], {}, {}]", headers=headers, properties={"correlation_id": task_id}, **terms).to_text()
 

@@ -187,6 +187,8 @@ def _empty(server: Server) -> None:
 
 
 def _is_known(kind: str, key: str, prefix: str) -> bool:
+    if kind == "none":  # its time to live has ended since it was listed
+        return True
     if not key.startswith(prefix):
         return False
     names = ("lock", "id", "format", "zone", "zone:before", "pause", "passed", "delays:sender")

@@ -65,6 +65,10 @@ class Delayed:
     def waiting(self) -> set[str]:
         return set(self.schedule.zrange(self.key, 0, -1))  # type: ignore[arg-type]
 
+    def far(self) -> list[str]:
+        """Return the ids of delays that no beat is about to send: who makes these due changes none that is leaving."""
+        return self.schedule.zrangebyscore(self.key, time.time() + FAR / 2, "+inf")  # type: ignore[return-value]
+
     def are_kept(self, ids: Iterable[str]) -> None:
         """Wait until messages are kept, and acknowledged."""
         wait_until(lambda: self.waiting() >= {*ids} and not self.held(), "kept messages")
@@ -74,7 +78,7 @@ class Delayed:
         return int(self.project.broker.hlen("unacked"))  # type: ignore[arg-type]
 
     def make_due(self, ids: Iterable[str]) -> None:
-        """Give delays another eta, which has just passed, as their room does."""
+        """Give delays another eta, which has just passed, as their room does; none of them may be due already."""
         eta = datetime.now(timezone.utc) - timedelta(milliseconds=1)
         for task_id in ids:
             text = self.schedule.hget(f"{self.key}:messages", task_id)

@@ -27,7 +27,7 @@ def test_every_delay_leaves(options: list[str], tmp_path: Path) -> None:
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads(figures.read_text())["beats"]
-    assert (found["missing"], found["early"]) == (0, 0)
+    assert (found["missing"], found["waiting"], found["early"]) == (0, 0, 0)
     assert found["messages"] == found["delays"] + found["repeated"]
     assert sum(found["faults"].values()) > 0
     if "--one-server" in options:

@@ -136,7 +136,7 @@ def test_canvases_and_retries_go_through_the_schedule(make_project: Callable[...
     ]
 
     def is_over() -> bool:
-        delayed.make_due(delayed.waiting())
+        delayed.make_due(delayed.far())
         return len(delayed.executed()) == 12
 
     wait_until(is_over, "all tasks")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import celery
 import kombu
 import kombu.transport.virtual.base
 import pytest
@@ -184,8 +185,9 @@ AROUND: dict[str, Callable[[Beat], tuple[Any, str]]] = {
     "kombu's publish": lambda beat: (kombu.Producer, "publish"),
     "kombu's channel": lambda beat: (kombu.transport.virtual.base.Channel, "prepare_message"),
     "the result backend": lambda beat: (type(beat.app.backend), "on_task_call"),
-    "send of a signal": lambda beat: (signals.before_task_publish, "send"),
 }
+if celery.VERSION[:2] >= (5, 7):  # before, Celery sends no signal to which nobody listens
+    AROUND["send of a signal"] = lambda beat: (signals.before_task_publish, "send")
 
 
 @pytest.mark.parametrize("place", AROUND.values(), ids=list(AROUND))
@@ -324,6 +326,7 @@ def test_runs_that_are_sent_within_a_task_name_it(beat: Beat) -> None:
     assert [each["headers"]["root_id"] for each in messages] == ["root"] * 10
 
 
+@pytest.mark.skipif(celery.VERSION[:2] < (5, 7), reason="before Celery 5.7 no task changes its arguments")
 def test_a_task_that_changes_its_arguments_changes_those_of_every_run(beat: Beat) -> None:
     type(beat.task)._dump_pydantic_arguments = staticmethod(lambda args, kwargs: ([42], {}))
 
