@@ -557,6 +557,27 @@ class RunStore:
         scores = unless_wrong_type(self._connection, read) if names else ()
         return {name: from_unix(score) for name, score in zip(names, scores or ()) if score is not None}
 
+    def have_succeeded(self, names: Sequence[str]) -> set[str]:
+        """Return those of some entries of which a run has ever succeeded."""
+
+        def read(client: Any) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                pipeline.hget(self._keys.entry(name), f"n.{State.SUCCESS.lower()}")
+            return pipeline.execute(raise_on_error=False)
+
+        counts = self._connection.call(read) if names else ()
+        return {name for name, count in zip(names, counts) if isinstance(count, str) and read_count(count)}
+
+    def began_to_fail(self, start: datetime, end: datetime, limit: int) -> list[str]:
+        """Return the names of entries of which the last run failed, that began to fail between two moments."""
+        first, last = to_unix(start), to_unix(end)
+        members = unless_wrong_type(
+            self._connection,
+            lambda client: client.zrangebyscore(self._keys.failed, first, last, start=0, num=limit),
+        )
+        return [self._keys.name(member) for member in members or () if self._keys.is_entry(member)]
+
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.
 
