@@ -552,7 +552,7 @@ def steps(run: Run, now: datetime) -> list[Step]:
     return found
 
 
-#: The pixels of the chart of an entry, of the highest and of the lowest column in it, and how much of its place one takes.
+#: The pixels of the chart of an entry, of the highest and of the lowest column in it, and its share of its place.
 CHART, CHART_HIGHEST, CHART_LOWEST, CHART_SHARE = 120, 112, 4, 0.78
 
 
@@ -578,7 +578,8 @@ def run_chart(runs: Sequence[RunBrief], usual: timedelta | None, longest: timede
 
     Arguments:
         runs: the runs.
-        usual, longest: the median and the 95th percentile of how long they take; None: too few are known.
+        usual: the median of how long they take; None: too few are known.
+        longest: the 95th percentile of that.
         zone: that of the times in words.
     """
     newest = list(reversed(runs[:MOST_BARS]))

@@ -301,11 +301,11 @@ def draft(context: Context, entry: RedisScheduleEntry, *, only_new: bool = True)
 
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, Any, Any]]:
     old, new = edit.values
-    for field in edit.changed_fields:
-        if field == "schedule":
-            yield field, before and _words(before), _words(after)
+    for name in edit.changed_fields:
+        if name == "schedule":
+            yield name, before and _words(before), _words(after)
         else:
-            yield from json_text.changed_parts(field, shown_value(old, field), shown_value(new, field))
+            yield from json_text.changed_parts(name, shown_value(old, name), shown_value(new, name))
 
 
 def _words(stored: StoredEntry) -> str:

@@ -130,7 +130,8 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
 
 async def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problems: Mapping[str, str]) -> Page:
     values = {
-        "moved": None if problems else await _moved(verb, req, chosen), "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problems": problems,
+        "moved": None if problems else await _moved(verb, req, chosen),
+        "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problems": problems,
         "back": local_path(req.request, chosen.form["next"]),
         "is_final": not verb.undo or is_too_much(chosen.names),
     }  # fmt: skip

@@ -508,7 +508,8 @@ async def _form(
     signature = await req.store.ask(signature_of, draft.words.get("task", "").strip())
     draft.show_arguments(signature)
     values = {
-        "draft": draft, "preview": preview, "report": report, "moved": await what_moves(req, report), "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
+        "draft": draft, "preview": preview, "report": report, "moved": await what_moves(req, report),
+        "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
         "tasks": await req.store.ask(task_names), "allow_any_task": req.site.allow_any_task, "signature": signature,
         "gone": GONE, "labels": _labels(req),
     }  # fmt: skip
