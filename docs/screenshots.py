@@ -120,7 +120,8 @@ def main() -> None:
         _record_past(redis.Redis.from_url(url, decode_responses=True))
         if options.all:
             _make_hard(demo_app(url), options.entries)
-        _shoot_all(options.all, [sys.executable, "-m", "redisbeater.demo", "--dashboard", "--port", str(PORT), "--redis-url", url])
+        command = [sys.executable, "-m", "redisbeater.demo", "--dashboard", "--port", str(PORT), "--redis-url", url]
+        _shoot_all(options.all, command)
 
 
 def _record_past(client: redis.Redis) -> None:
