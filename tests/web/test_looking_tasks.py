@@ -53,7 +53,7 @@ def test_why_an_entry_did_not_run_yesterday_is_said_with_who_when_and_the_reason
     click(page.get_by_role("link", name="Explain"))
     page.get_by_label("At").fill("24h")
     page.keyboard.press("Enter")
-    expect(page.locator(".lead")).to_contain_text("Created only at ")
+    expect(page.locator(".lead")).to_contain_text("It did not exist at ")
 
 
 def test_the_busiest_minute_is_named_and_leads_to_its_runs(site, page, click: Click):

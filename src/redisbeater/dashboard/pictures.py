@@ -364,7 +364,7 @@ def timeline(found: Quarters, zone: tzinfo) -> Timeline:
         past=unknown if found.minutes is None else ended,
         failed=(f"{failed:,} failed" if failed else "", to_failed),
         coming=f"Next {round((found.end - found.now) / HOUR)} hours: {least}{_runs(found.runs - number)}{held_words}",
-        busiest=_busiest_words(found, zone),
+        busiest=busiest_words(found, zone),
         highest=f"{most_passed:,.0f}/min" if most_passed >= 1 else "",
         peak=_peak_label(peak, (peak.at - begin) / (found.end - begin), zone) if peak else ("", 0.0, ""),
     )
@@ -468,6 +468,31 @@ def lane(
     coming = f"{_coming(number, held)} to come" + (f", next {_day_and_time(following, zone)}" if following else "")
     past = _bars_words([run for run in runs if run.moment is None or run.moment >= axis.begin], zone) if runs else ""
     return Lane(band, marks, number - held, ", ".join(filter(None, (past, coming))), following)
+
+
+#: How long a column of the histogram above the lanes is, by the longest time that is shown.
+COLUMNS = ((2 * HOUR, MINUTE), (timedelta(days=2), QUARTER), (WEEKS, 3 * HOUR))
+
+
+def histogram(found: Quarters, axis: Axis) -> list[Mark]:
+    """Return columns of what comes, as high as their busiest minute; the highest one is told from the others."""
+    length = next(step for longest, step in COLUMNS if axis.end - axis.begin <= longest)
+    seconds, columns, runs = int(length.total_seconds()), dict[int, int](), Counter[int]()
+    for minute, number in found.per_minute.items():
+        place = minute // seconds
+        columns[place] = max(columns.get(place, 0), number)
+        runs[place] += number
+    most, marks = max(columns.values(), default=1), list[Mark]()
+    for place, number in sorted(columns.items()):
+        start = max(EPOCH + timedelta(seconds=place * seconds), found.now)
+        x, end = axis.place(start), axis.place(EPOCH + timedelta(seconds=(place + 1) * seconds))
+        tall, width = max(round(TALLEST * number / most, 1), SHALLOWEST), max(min(end, 100) - x, TICK)
+        word = "" if length == MINUTE else f", at most {number:,} in a minute"
+        title = f"{_day_and_time(start, axis.zone)}: {_runs(runs[place])}{word}"
+        link = f"/upcoming?at={_address(start)}&within={seconds}s"
+        tone = "busy" if number == most else "coming"
+        marks.append(Mark(x, width, [(tone, TALLEST - tall + 6, tall, x, width * 0.84)], title, link))
+    return marks
 
 
 class Minutes(NamedTuple):
@@ -740,7 +765,8 @@ def _at_most(peak: Peak | None, runs: int, zone: tzinfo) -> str:
     return f", at most {peak.runs:,} in a minute, at {peak.at.astimezone(zone):%H:%M}" if peak and runs > 1 else ""
 
 
-def _busiest_words(found: Quarters, zone: tzinfo) -> str:
+def busiest_words(found: Quarters, zone: tzinfo) -> str:
+    """Return the busiest minute to come in words, and whose runs make it so; empty: no run comes."""
     peak, (name, of_name) = found.peak, found.whose
     if peak is None:
         return ""

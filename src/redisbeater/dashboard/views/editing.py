@@ -50,6 +50,9 @@ from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
 
+#: Lines of a log among which the newest change is looked for.
+MOST_LINES = 10
+
 #: The field of the form beside which an error is shown, if the field of the entry has another name.
 _PLACES = {field.name: word for word, field in WORDS.items()}
 
@@ -527,7 +530,9 @@ async def _conflict(req: PageRequest, draft: Draft) -> Page:
         draft.errors[""] = GONE
         return await _form(req, draft, status=409)
     draft.version = theirs.version
-    return await _form(req, draft, theirs=theirs, status=409)
+    changed = next((line for line in await req.store.log(draft.was, limit=MOST_LINES) if line.is_change), None)
+    page = await _form(req, draft, theirs=theirs, status=409)
+    return replace(page, values={**page.values, "changed": changed})
 
 
 async def ask_to_run(req: PageRequest) -> Page:

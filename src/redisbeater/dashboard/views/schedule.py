@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -22,7 +24,17 @@ from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
 from redisbeater.dashboard.pages import Action, Page, PageRequest, Tone, flash
-from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, WAITING, Axis, lane, passed, timeline
+from redisbeater.dashboard.pictures import (
+    MOST_DUE,
+    QUARTER,
+    WAITING,
+    Axis,
+    busiest_words,
+    histogram,
+    lane,
+    passed,
+    timeline,
+)
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
 from redisbeater.dashboard.views.queries import (
@@ -399,7 +411,7 @@ async def bands(req: PageRequest) -> Page:
         ],
     }  # fmt: skip
     values = {
-        "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
+        "lanes": lanes, "axis": axis, "columns": histogram(found, axis), "busiest": busiest_words(found, axis.zone), "is_at_least": found.is_at_least, "is_cut": is_cut,
         "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
         "address": f"{req.root}/bands?within={within}&", "entries": sum(band.entries for band in found.bands),
     }  # fmt: skip
@@ -418,10 +430,20 @@ async def events(req: PageRequest) -> Response:
     try:
         since, session = req.request.query_params.get("since"), req.site.session(req.request)
         is_known = partial(_is_known, req, is_by_header=req.site.can_log_out and session is None)
-        stream = req.site.hub.open(since, session.id if session else "", is_known)
+        known = req.request.cookies.get(BROWSER_COOKIE, "")
+        browser = known if _BROWSER.fullmatch(known) else ""
+        stream = req.site.hub.open(since, session.id if session else "", is_known, browser=browser)
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
-    return _Streaming(stream, media_type="text/event-stream", headers=headers)
+    answer = _Streaming(stream, media_type="text/event-stream", headers=headers)
+    if not browser:
+        cookie: Any = {"path": req.root or "/", "httponly": True, "samesite": "strict"}
+        answer.set_cookie(BROWSER_COOKIE, secrets.token_urlsafe(9), secure=is_secure(req.request), **cookie)
+    return answer
+
+
+#: The cookie that tells the windows of one browser from those of others, until it is closed.
+BROWSER_COOKIE, _BROWSER = "redisbeater_window", re.compile(r"[\w-]{12}")
 
 
 class _Streaming(StreamingResponse):
