@@ -411,7 +411,8 @@ async def bands(req: PageRequest) -> Page:
         ],
     }  # fmt: skip
     values = {
-        "lanes": lanes, "axis": axis, "columns": histogram(found, axis), "busiest": busiest_words(found, axis.zone), "is_at_least": found.is_at_least, "is_cut": is_cut,
+        "columns": histogram(found, axis), "busiest": busiest_words(found, axis.zone),
+        "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
         "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
         "address": f"{req.root}/bands?within={within}&", "entries": sum(band.entries for band in found.bands),
     }  # fmt: skip
