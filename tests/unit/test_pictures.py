@@ -1,3 +1,4 @@
+import gzip
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from redisbeater.dashboard.pictures import (
     moved_minutes,
     quarters_of,
     run_chart,
+    seven_days,
     steps,
     timeline,
     two_weeks,
@@ -140,6 +142,26 @@ def test_a_line_of_what_came_before_has_no_labels_that_touch_and_hides_what_is_o
     assert [(mark.x, round(mark.width)) for mark in line.grounds] == [(0, 50)]
     assert len(line.marks) == 3 + 1 + 1, "changes, the failures in a row, a run"
     assert line.fails == ("failed 3x", pytest.approx(91.67, abs=0.01))
+
+
+def test_seven_days_have_a_column_for_each_hour_with_what_failed_at_its_foot():
+    ago = NOON - timedelta(hours=1)
+    hours = {ago: {State.SUCCESS: 30, State.LOST: 10}, NOON - timedelta(days=8): {State.FAILURE: 5}}
+    week = seven_days(hours, NOON, VIENNA)
+    assert week.words == "40 runs in 7 days, 10 failed"
+    assert dict(week.paths) == {"bad": "M166 30h.8v10h-.8z", "good": "M166 0h.8v30h-.8z"}
+    assert [text for _, text in week.axis.labels] == [
+        f"{day} {14 + place}" for place, day in enumerate(["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"])
+    ]
+
+
+def test_a_picture_of_seven_days_is_small():
+    hours = {
+        NOON - timedelta(hours=place): {State.SUCCESS: 200 + place * 37 % 91, State.FAILURE: place * 53 % 17}
+        for place in range(168)
+    }
+    drawn = "".join(f'<path class="{tone}" d="{path}"></path>' for tone, path in seven_days(hours, NOON, UTC).paths)
+    assert len(gzip.compress(drawn.encode())) < 1_500
 
 
 def test_what_a_change_moves_is_drawn_on_one_scale():

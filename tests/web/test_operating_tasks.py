@@ -1,4 +1,4 @@
-"""What an operator does, each as a walk in a real browser from the first page, in as many clicks as the task may take."""
+"""What an operator does, each as a walk in a real browser from the first page, in as few clicks as it may take."""
 
 from __future__ import annotations
 

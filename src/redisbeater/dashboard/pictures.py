@@ -470,6 +470,45 @@ def lane(
     return Lane(band, marks, number - held, ", ".join(filter(None, (past, coming))), following)
 
 
+#: The hours of the picture of seven days, and its pixels.
+WEEK_HOURS, WEEK_HIGH = 168, 40
+
+
+class Week(NamedTuple):
+    """What ended in the last seven days, a column for each hour.
+
+    Attributes:
+        axis: the time that it shows.
+        paths: a shape for each tone, in a picture of 168 to 40.
+        words: the same in words.
+    """
+
+    axis: Axis
+    paths: Sequence[tuple[str, str]]
+    words: str
+
+
+def seven_days(hours: Mapping[datetime, Mapping[State, int]], now: datetime, zone: tzinfo) -> Week:
+    """Return the picture of seven days: what failed stands at the foot of each hour."""
+    end = EPOCH + ((now - EPOCH) // HOUR + 1) * HOUR
+    begin, tones, shapes = end - WEEK_HOURS * HOUR, Counter[str](), dict[str, list[str]]()
+    most = max((sum(found.values()) for moment, found in hours.items() if moment >= begin), default=0)
+    for place in range(WEEK_HOURS):
+        of_hour: Counter[str] = Counter()
+        for state, runs in hours.get(begin + place * HOUR, {}).items():
+            of_hour[STATES[state].tone] += runs
+        foot = WEEK_HIGH
+        for tone in TONES:
+            if of_hour[tone]:
+                tall = min(max(round(WEEK_HIGH * of_hour[tone] / most), 1), foot)
+                foot -= tall
+                shapes.setdefault(tone, []).append(f"M{place} {foot}h.8v{tall}h-.8z")
+        tones.update(of_hour)
+    failed = f", {tones['bad']:,} failed" if tones["bad"] else ""
+    words = f"{_runs(sum(tones.values()))} in 7 days{failed}"
+    return Week(Axis(begin, end, now, zone), [(tone, "".join(path)) for tone, path in sorted(shapes.items())], words)
+
+
 #: How long a column of the histogram above the lanes is, by the longest time that is shown.
 COLUMNS = ((2 * HOUR, MINUTE), (timedelta(days=2), QUARTER), (WEEKS, 3 * HOUR))
 

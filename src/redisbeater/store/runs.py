@@ -599,12 +599,19 @@ class RunStore:
 
     def minutes(self) -> dict[datetime, Counter[State]]:
         """Return how many runs ended in which state, by the begin of five minutes in the last six hours, aware UTC."""
-        stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.minutes)) or {}
+        return self._ends(self._keys.minutes, 300)
+
+    def hours(self) -> dict[datetime, Counter[State]]:
+        """Return how many runs ended in which state, by the begin of an hour in the last seven days, aware UTC."""
+        return self._ends(self._keys.hours, 3600)
+
+    def _ends(self, key: str, seconds: int) -> dict[datetime, Counter[State]]:
+        stored = unless_wrong_type(self._connection, lambda client: client.hgetall(key)) or {}
         found: dict[datetime, Counter[State]] = {}
         for what, text in stored.items():
             slot, _, state = what.partition(" ")
             if slot.isdecimal() and len(slot) < 9 and state in set(State):
-                found.setdefault(from_unix(int(slot) * 300), Counter())[State(state)] += read_count(text)
+                found.setdefault(from_unix(int(slot) * seconds), Counter())[State(state)] += read_count(text)
         return found
 
     def many(self, run_ids: Sequence[str], *, with_payload: bool = False) -> dict[str, Run]:

@@ -33,6 +33,7 @@ from redisbeater.dashboard.pictures import (
     histogram,
     lane,
     passed,
+    seven_days,
     timeline,
 )
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
@@ -54,7 +55,7 @@ from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import IncidentNotFound, InvalidEntry, RunNotFound, StoreError
 from redisbeater.management.edit_report import acts_of, read_changes
 from redisbeater.management.future import HeldRuns, read_held
-from redisbeater.management.runs.history import is_begin, item_dict
+from redisbeater.management.runs.history import is_begin, item_dict, read_hours
 from redisbeater.management.runs.results import FailureGroup
 from redisbeater.management.runs.work import Work, read_work
 from redisbeater.management.shown_entries import read_views
@@ -75,13 +76,14 @@ YEAR_SECONDS = 365 * 24 * 3600
 async def status(req: PageRequest) -> Page:
     """Show beats, Redis, broker, the last hour, the runs in work, and the verdict of ``health``."""
     found, health = await req.site.status.get(), await req.store.health()
-    runs, work = await req.store.runs.active(), await req.store.ask(read_work)
+    runs, work, hours = await req.store.runs.active(), await req.store.ask(read_work), await req.store.ask(read_hours)
     runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
     data = {**found.as_dict(), "health": health, "runs": runs}
     values = {
         "status": found,
         "health": health,
         **_work_values(work),
+        "week": seven_days(hours, found.now, _zone(req)) if hours else None,
         "tracks_runs": req.store.runs.are_tracked,
         "lines": await req.store.log(limit=50),
         "listed": (await req.store.ask(read_views, 1, 1)).total,
@@ -249,7 +251,7 @@ async def history(req: PageRequest) -> Page | Response:
     groups, begin = await _failures(req, query, name, names)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "groups": groups, "MOST_GROUPS": MOST_GROUPS, "begin": begin, "unknown": unknown,
+        "groups": groups, "MOST_GROUPS": len(groups) if req.query("groups") == "all" else MOST_GROUPS, "begin": begin, "unknown": unknown,
         "states": RUN_STATES, "tracks_runs": tracks_runs,
     }  # fmt: skip
     data = {
