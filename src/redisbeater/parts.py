@@ -11,6 +11,7 @@ from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
 from redisbeater.beat.leadership import Leadership, ScheduleLog
 from redisbeater.beat.loss import Loss
 from redisbeater.beat.monitor import Monitor
+from redisbeater.beat.nodes import Nodes
 from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.repair import ForeignKeys, Repair
 from redisbeater.beat.unstored import Unstored
@@ -92,8 +93,9 @@ class BeatParts:
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)
         self.edits = Edits(context)
+        self.nodes = Nodes(context, log)
         delays = self.dispatcher.delays
-        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays)
+        self.chores = Chores(self.loss, self.repair, self.monitor, self.edits, self.zone_change, self.nodes, delays)
         self.notifier = redis.notifier()
         self.outage = Outage(config.retry_period, self.max_wait, log)
         self.fault = Fault()

@@ -21,7 +21,7 @@ import time
 import zlib
 from base64 import b85decode, b85encode
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -308,6 +308,20 @@ class RunStore:
         terms = [self._keys.prefix, execution.holder, str(DROP_SECONDS), error, str(execution.attempt)]
         word: str = self._run("drop", [execution.run_id], [*terms, _json(execution.to_fields())])
         return word
+
+    def report_node(self, name: str, make_text: Callable[[datetime], str]) -> None:
+        """Store what a worker reports of itself, which is made of the time of the server."""
+        seconds, microseconds = self._connection.call(lambda client: client.time())
+        text = make_text(from_unix(f"{seconds}.{microseconds:06}"))
+        unless_wrong_type(self._connection, lambda client: client.hset(self._keys.workers, name, text))
+
+    def forget_node(self, name: str) -> None:
+        """Delete what a worker has reported of itself: it ends, or is gone."""
+        unless_wrong_type(self._connection, lambda client: client.hdel(self._keys.workers, name))
+
+    def nodes(self) -> dict[str, str]:
+        """Return what workers have reported of themselves: name -> JSON."""
+        return unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.workers)) or {}
 
     # What beat does
 

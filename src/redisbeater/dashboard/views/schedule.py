@@ -251,7 +251,8 @@ async def history(req: PageRequest) -> Page | Response:
     groups, begin = await _failures(req, query, name, names)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "groups": groups, "MOST_GROUPS": len(groups) if req.query("groups") == "all" else MOST_GROUPS, "begin": begin, "unknown": unknown,
+        "groups": groups,
+        "MOST_GROUPS": len(groups) if req.query("groups") == "all" else MOST_GROUPS, "begin": begin, "unknown": unknown,
         "states": RUN_STATES, "tracks_runs": tracks_runs,
     }  # fmt: skip
     data = {

@@ -13,6 +13,7 @@ from redisbeater.management.blanking import shown_runs
 from redisbeater.management.entry_view import with_results
 from redisbeater.management.runs.results import EntryResult
 from redisbeater.management.search import Search
+from redisbeater.model.node import Node
 from redisbeater.model.run import Run, State
 from redisbeater.times import EPOCH
 
@@ -22,23 +23,37 @@ MOST_ACTIVE = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRuns:
-    """A worker that executes runs of the schedule.
+    """A worker: what it executes of the schedule, and what it reports of itself.
 
     Attributes:
         name: the worker.
         runs: what it executes, the longest first.
-        reported_at: when it has reported last that one of them goes on, aware UTC.
+        reported_at: when it has reported last, of itself or that one of them goes on, aware UTC.
         is_silent: whether that is longer ago than workers take between two reports: it may hang, or be gone.
+        node: what its main process reports; None: nothing.
     """
 
     name: str
     runs: Sequence[Run]
     reported_at: datetime
     is_silent: bool
+    node: Node | None = None
+
+    @property
+    def places(self) -> str:
+        """How many of its places are taken by runs of this schedule, in words; empty: not known."""
+        return f"{len(self.runs):,} of {self.node.slots:,}" if self.node and self.node.slots else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return json_fields(self)
+        node = self.node
+        return {
+            **json_fields(self, "node"),
+            "since": node and node.since.isoformat(),
+            "pool": node.pool if node else "",
+            "slots": node.slots if node else 0,
+            "queues": list(node.queues) if node else [],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +65,14 @@ class Waiting:
         queue: where they wait; empty: beat has not sent them yet.
         runs: how many there are.
         oldest: since when the oldest of them waits, aware UTC.
+        workers: those that report and take messages from the queue; None: no worker reports.
     """
 
     name: str
     queue: str
     runs: int
     oldest: datetime
+    workers: Sequence[str] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -122,24 +139,33 @@ def read_work(context: Context) -> Work:
             by_worker.setdefault(run.worker, []).append(run)
         elif not run.is_final or run.resend_at:
             by_entry.setdefault((_queue(context, run, results.get(run.name)), run.name), []).append(run)
+    nodes = {name: Node.from_text(name, text) for name, text in runs.nodes().items()}
+    known = {name: node for name, node in nodes.items() if node is not None}
     waiting = [
-        Waiting(name=name, queue=queue, runs=len(each), oldest=min(map(_since, each)))
+        Waiting(
+            name=name, queue=queue, runs=len(each), oldest=min(map(_since, each)),
+            workers=[node.name for node in known.values() if queue in node.queues] if known and queue else None,
+        )
         for (queue, name), each in by_entry.items()
-    ]
+    ]  # fmt: skip
     return Work(
-        workers=[_worker(context, name, each, now) for name, each in sorted(by_worker.items())],
+        workers=[
+            _worker(context, name, by_worker.get(name, []), known.get(name), now)
+            for name in sorted(by_worker.keys() | known.keys())
+        ],
         waiting=sorted(waiting, key=lambda each: (each.queue, each.oldest, each.name)),
         results=results,
         is_part=len(found) >= MOST_ACTIVE,
     )
 
 
-def _worker(context: Context, name: str, runs: Sequence[Run], now: datetime) -> WorkerRuns:
-    reported_at = max(run.seen_at or run.started_at or EPOCH for run in runs)
+def _worker(context: Context, name: str, runs: Sequence[Run], node: Node | None, now: datetime) -> WorkerRuns:
+    reports = [run.seen_at or run.started_at or EPOCH for run in runs] + ([node.seen_at] if node else [])
     silence = timedelta(seconds=context.config.run_timeout / 2)  # workers report twice in that time
     return WorkerRuns(
-        name=name, runs=sorted(runs, key=_since), reported_at=reported_at, is_silent=now - reported_at > silence
-    )
+        name=name, runs=sorted(runs, key=_since), reported_at=max(reports), is_silent=now - max(reports) > silence,
+        node=node,
+    )  # fmt: skip
 
 
 def _queue(context: Context, run: Run, result: EntryResult | None) -> str:

@@ -125,6 +125,9 @@ def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Ev
             resumed = at
         elif line.what == "paused":
             yield Event("pause", at, resumed, "paused", line_words(line, time_words))
+        elif line.what == "worker_gone":
+            worker = str(line.details.get("worker", "")).partition("@")[2] or "worker"
+            yield Event("worker", at, at, f"{worker} gone", line_words(line, time_words))
         elif line.what == "leading":
             yield Event("beat", at, at, "a beat began to lead", line_words(line, time_words))
             led = at
