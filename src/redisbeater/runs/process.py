@@ -271,7 +271,7 @@ class Process:
         self._put_end(running.execution, state, seconds=time.monotonic() - running.began, **details)
 
     def do_duties(self) -> None:
-        """Renew the leases that are due, and report the worker if it is time; the outbox does so between two reports."""
+        """Renew the leases that are due, and report the worker if it is time: between two reports of the outbox."""
         if self.running.renew_at() <= host_seconds():
             self.renew()
         if self._node_at <= host_seconds():

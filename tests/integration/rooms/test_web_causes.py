@@ -14,6 +14,7 @@ from web_site import BEARER, browse, undo
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
+from redisbeater.model.node import Node
 
 pytestmark = [
     pytest.mark.one_server,
@@ -226,3 +227,23 @@ def test_a_beat_that_leads_is_a_mark_of_what_came_before(app: Celery, store: Sch
     end_runs(app, "report", "F")
     before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
     assert "before leading" in _plain(before)
+
+
+def test_workers_that_report_are_shown_with_their_places_and_the_queues_that_nobody_serves(
+    app: Celery, store: ScheduleStore, client: redis.Redis
+) -> None:
+    store.create("report", "shop.report", 3600.0)
+    store.create("sync", "shop.sync", 3600.0, options={"queue": "gpu"})
+    let_wait(app, client, "sync")
+    runs = Context.of(app).redis.runs
+    runs.report_node(
+        "w1@vm",
+        lambda now: Node(name="w1@vm", since=now, seen_at=now, pool="prefork", slots=8, queues=("celery",)).to_text(),
+    )
+    client.hset(Context.of(app).redis.keys.workers, "odd", "no worker wrote this")
+    page = browse(app).get("/workers").text
+    assert "w1@vm prefork, 0 of 8 places, celery idle" in _plain(page)
+    assert "odd" not in _plain(page).split()
+    assert "gpu no worker that reports serves it sync" in _plain(page)
+    worker = browse(app).get("/workers.json").json()["workers"][0]
+    assert (worker["slots"], worker["queues"], worker["runs"]) == (8, ["celery"], [])
