@@ -1,4 +1,4 @@
-"""Workers report that they are there, with their places and queues, whatever they execute; a clean end takes that back."""
+"""Workers report that they are there, with their places and queues, and take that back when they end."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from redisbeater.model.node import MOST_QUEUES, Node
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)
 
+TIMES = '"since": "2026-11-20T12:00:00+00:00", "seen": "2026-11-20T12:00:00+00:00"'
+
 
 def test_a_report_is_read_as_it_was_written():
     node = Node(
@@ -25,8 +27,8 @@ def test_a_report_is_read_as_it_was_written():
         "", "no", "[]", "{}", '"x"',
         '{"since": 5, "seen": 5, "pool": "", "slots": 0, "queues": []}',
         '{"since": "2026-11-20T12:00:00+00:00", "seen": "soon", "pool": "", "slots": 0, "queues": []}',
-        '{"since": "2026-11-20T12:00:00+00:00", "seen": "2026-11-20T12:00:00+00:00", "pool": 1, "slots": 0, "queues": []}',
-        '{"since": "2026-11-20T12:00:00+00:00", "seen": "2026-11-20T12:00:00+00:00", "pool": "", "slots": 0, "queues": [1]}',
+        f'{{{TIMES}, "pool": 1, "slots": 0, "queues": []}}', f'{{{TIMES}, "pool": "", "slots": 0, "queues": [1]}}',
+        f'{{{TIMES}, "pool": "", "slots": "8", "queues": []}}', f'{{{TIMES}, "pool": "", "slots": 8}}',
     ],
 )  # fmt: skip
 def test_what_no_worker_wrote_is_none(text: str):
