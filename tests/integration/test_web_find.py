@@ -152,7 +152,9 @@ def test_pages_entries_labels_and_runs_are_found_by_one_text(app: Celery, store:
     part = web.get("/find", params={"q": run_id[:8]}, headers={"HX-Request": "true"}).text
     assert "Nothing found" in part, "a part of an id takes long to search: while somebody types, it is not"
     assert "<html" not in part
-    assert _find(app, "")["pages"] == ["/", "/upcoming", "/history", "/findings", "/status", "/changes", "/new"]
+    assert _find(app, "")["pages"] == [
+        "/", "/upcoming", "/history", "/workers", "/changes", "/findings", "/status", "/new",
+    ]  # fmt: skip
 
 
 def test_an_action_says_its_command_and_leads_to_its_question(app: Celery, store: ScheduleStore) -> None:

@@ -12,7 +12,9 @@ _BEGIN = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
 
 #: What is none of the application's own code: installed packages, and what comes with Python.
-_LIBRARY = re.compile(r"(?:/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/|^<frozen )(?P<package>[^/.>]+)")
+_LIBRARY = re.compile(
+    r"(?:/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/(?!(?:site|dist)-)|^<frozen )(?P<package>[^/.>]+)"
+)
 
 #: The arrows below a line of code, which say nothing where its frame stands alone.
 _ARROWS = re.compile(r"[\s^~]+")
@@ -78,16 +80,16 @@ def _errors(lines: Sequence[str]) -> Iterator[Raised]:
             frames, error = [], []
         elif found := _FRAME.fullmatch(line):
             frames.append(_frame(found))
-        elif frames and not error and line.startswith("    "):
-            if not _ARROWS.fullmatch(line):
+        elif not error and line.startswith("    "):
+            if frames and not _ARROWS.fullmatch(line):
                 frames[-1] = frames[-1]._replace(code=(*frames[-1].code, line.strip()))
-        elif line.strip() and not line.startswith("  ["):
+        elif frames and line.strip() and not line.startswith("  ["):
             error.append(line)
 
 
 def _frame(found: re.Match[str]) -> Frame:
     file, library = found["file"], _LIBRARY.search(found["file"])
-    place = "/".join(file.split("/")[-_PARTS:]) if library is None else file[library.start("package") :]
+    place = "/".join(file.strip("/").split("/")[-_PARTS:]) if library is None else file[library.start("package") :]
     return Frame(file, f"{place}:{found['line']}", found["function"], (), library["package"] if library else "")
 
 

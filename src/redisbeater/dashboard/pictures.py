@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 
+from redisbeater.display import shown
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -804,11 +805,16 @@ def _at_most(peak: Peak | None, runs: int, zone: tzinfo) -> str:
     return f", at most {peak.runs:,} in a minute, at {peak.at.astimezone(zone):%H:%M}" if peak and runs > 1 else ""
 
 
+#: Characters of a name beside a picture, and which part of the busiest minute an entry has at least that is named.
+MOST_NAME, TELLING = 60, 5
+
+
 def busiest_words(found: Quarters, zone: tzinfo) -> str:
-    """Return the busiest minute to come in words, and whose runs make it so; empty: no run comes."""
+    """Return the busiest minute to come in words, and whose runs make it so, or an empty text if no run comes."""
     peak, (name, of_name) = found.peak, found.whose
     if peak is None:
         return ""
+    name = shown(name, MOST_NAME) if of_name * TELLING >= peak.runs else ""
     whose = f", {of_name:,} of {name}" if name and of_name < peak.runs else f", all of {name}" if name else ""
     return f"Busiest minute {peak.at.astimezone(zone):%H:%M}: {_runs(peak.runs)}{whose}"
 

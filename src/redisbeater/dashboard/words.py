@@ -160,11 +160,13 @@ def _changed(found: Moved) -> set[datetime]:
 
 
 def plain(found: Any, clock: Clock, zone: tzinfo | None) -> str | None:
-    """Return a value of a definition as people write it; None: only JSON says it."""
+    """Return a value of a definition as people write it, or None if only JSON says it."""
     if isinstance(found, bool):
         return "yes" if found else "no"
     if found is None or found in ([], {}):
         return "none"
+    if isinstance(found, dict) and all(isinstance(each, str) for each in found.values()) and "__type__" not in found:
+        return ", ".join(f"{key}={each}" for key, each in found.items())
     if isinstance(found, dict) and found.get("__type__") == "datetime":
         moment = _moment(found, zone or clock.now.tzinfo)
         return value_words(found) if moment is None else clock.long_words(moment, zone)
@@ -172,7 +174,7 @@ def plain(found: Any, clock: Clock, zone: tzinfo | None) -> str | None:
 
 
 def _moment(parts: dict[str, Any], zone: tzinfo | None) -> datetime | None:
-    """Return a stored time; None if another program wrote it."""
+    """Return a stored time, or None if another program wrote it."""
     numbers = [parts.get(part, 0) for part in ("year", "month", "day", "hour", "minute", "second", "microsecond")]
     try:
         name = parts.get("timezone")

@@ -84,7 +84,7 @@ class EditReport:
 
     @property
     def pair(self) -> tuple[StoredEntry | None, StoredEntry | None]:
-        """The entry before and after, as it is stored; None: it was not, or could not be read."""
+        """The entry before and after, as it is stored, or None where it was not, or could not be read."""
         return self._pair
 
     def as_dict(self) -> dict[str, Any]:

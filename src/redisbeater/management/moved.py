@@ -42,7 +42,7 @@ class Moved(NamedTuple):
 
     @property
     def peaks(self) -> tuple[Peak | None, Peak | None]:
-        """The busiest minute before and after; None: there is no run."""
+        """The busiest minute before and after, or None where there is no run."""
         return _peak(self.before), _peak(self.after)
 
     @property
@@ -64,7 +64,7 @@ class Moved(NamedTuple):
 def moved_by(
     context: Context, pairs: Sequence[Pair], minutes: Mapping[int, int], start: datetime, end: datetime
 ) -> Moved:
-    """Return what a change moves: only the changed entries are simulated.
+    """Return the runs that a change moves: only the changed entries are simulated.
 
     Arguments:
         context: the app whose schedule it is.
@@ -98,7 +98,7 @@ def moved_by_words(
     start: datetime,
     end: datetime,
 ) -> Moved:
-    """Return what changes of entries move, which are as people write them: by name, a text for each field.
+    """Return the runs that changes move, which are as people write them: by name of an entry, a text for each field.
 
     Raises:
         EntryNotFound, InvalidEntry: a change cannot be applied.
@@ -122,7 +122,7 @@ def moved_by_leaving(
     start: datetime,
     end: datetime,
 ) -> Moved:
-    """Return what moves if some entries do not run any more, or not until a time."""
+    """Return the runs that fall away if some entries do not run any more, or not until a time."""
     pairs: list[Pair] = []
     for stored in read_stored(context, names):
         later = until and replace(stored, definition=stored.definition._replace(disabled_until=until))

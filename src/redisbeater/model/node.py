@@ -37,7 +37,7 @@ class Node:
 
     @classmethod
     def from_text(cls, name: str, text: str) -> Node | None:
-        """Read what a worker has stored; None: another program wrote it."""
+        """Read the report of a worker, or return None if another program wrote it."""
         try:
             found = json_text.from_text(text, "worker")
             since, seen_at = from_iso(found["since"]), from_iso(found["seen"])

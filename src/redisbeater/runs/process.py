@@ -145,7 +145,7 @@ NODE_SECONDS = 15.0
 
 
 def node_of(worker: Any, since: datetime, now: datetime) -> Node:
-    """Return what a worker, Celery's consumer, reports of itself."""
+    """Return the report of a worker, which is Celery's consumer."""
     pool = getattr(worker, "pool", None)
     slots = getattr(pool, "num_processes", None) or getattr(pool, "limit", None)
     return Node(

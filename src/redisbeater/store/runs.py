@@ -320,7 +320,7 @@ class RunStore:
         unless_wrong_type(self._connection, lambda client: client.hdel(self._keys.workers, name))
 
     def nodes(self) -> dict[str, str]:
-        """Return what workers have reported of themselves: name -> JSON."""
+        """Return the reports of workers on themselves: name -> JSON."""
         return unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.workers)) or {}
 
     # What beat does

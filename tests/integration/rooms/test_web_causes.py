@@ -185,7 +185,10 @@ def test_the_question_of_a_bulk_change_says_what_falls_away(app: Celery, store: 
 def test_a_new_entry_without_an_argument_that_its_task_needs_is_created_only_on_request(
     app: Celery, store: ScheduleStore
 ) -> None:
-    app.task(name="shop.send")(lambda customer, copies=1: None)
+    @app.task(name="shop.send", shared=False)
+    def send(customer: str, copies: int = 1) -> None:
+        """Send a mail."""
+
     form = {
         "name": "mail",
         "task": "shop.send",
@@ -242,7 +245,7 @@ def test_workers_that_report_are_shown_with_their_places_and_the_queues_that_nob
     )
     client.hset(Context.of(app).redis.keys.workers, "odd", "no worker wrote this")
     page = browse(app).get("/workers").text
-    assert "w1@vm prefork, 0 of 8 places, celery idle" in _plain(page)
+    assert "w1@vm prefork , 0 of 8 places, celery idle" in _plain(page)
     assert "odd" not in _plain(page).split()
     assert "gpu no worker that reports serves it sync" in _plain(page)
     worker = browse(app).get("/workers.json").json()["workers"][0]

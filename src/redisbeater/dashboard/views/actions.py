@@ -139,7 +139,7 @@ async def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, 
 
 
 async def _moved(verb: Verb, req: PageRequest, chosen: Chosen) -> Moved | None:
-    """Return which runs fall away by what is asked; None: by none of the verb, of too many, or it is not known."""
+    """Return the runs that fall away by a verb, or None if it moves none, is about too many, or nobody knows."""
     if verb.name not in ("disable", "delete") or len(chosen.names) > MOST_FORESEEN:
         return None
     known, until = await known_minutes(req), None

@@ -434,7 +434,7 @@ async def preview(req: PageRequest) -> Page:
         draft.errors[""] = GONE
     data = {**(found.as_dict() if found else {}), "errors": draft.errors}
     data |= {"changes": report.as_dict()} if report else {}
-    if draft.errors:  # saving is refused: there is nothing that it would change
+    if any(draft.errors):  # a field is refused, so that saving changes nothing
         report = None
     if not draft.errors.keys().isdisjoint(SCHEDULE_WORDS):  # what it is stored with would be shown
         found = None
@@ -452,7 +452,7 @@ MOST_SIMULATED = 1_000
 
 
 async def what_moves(req: PageRequest, report: EditReport | None) -> Moved | None:
-    """Return which runs an edit moves; None: it moves none, or the runs of the others are not known."""
+    """Return the runs that an edit moves, or None if it moves none, or those of the others are not known."""
     if report is None or WHEN.isdisjoint(report.changed):
         return None
     known = await known_minutes(req)

@@ -96,7 +96,7 @@ async def entry(req: PageRequest) -> Page:
 async def _before(
     req: PageRequest, view: EntryView, runs: Sequence[RunBrief]
 ) -> tuple[Before | None, CauseLine | None]:
-    """Return what came before the entry began to fail, and the picture of it; None where runs are not recorded."""
+    """Return the events before the entry began to fail, and the picture of them, or None where runs have no records."""
     if not req.store.runs.are_tracked:
         return None, None
     result, zone = view.result, req.clock.fixed or view.zone

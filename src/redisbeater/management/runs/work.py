@@ -41,7 +41,7 @@ class WorkerRuns:
 
     @property
     def places(self) -> str:
-        """How many of its places are taken by runs of this schedule, in words; empty: not known."""
+        """How many of its places are taken by runs of this schedule, in words, or an empty text if unknown."""
         return f"{len(self.runs):,} of {self.node.slots:,}" if self.node and self.node.slots else ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,6 +96,11 @@ class Work:
     is_part: bool
 
     @property
+    def has_nodes(self) -> bool:
+        """Whether a worker reports of itself."""
+        return any(each.node for each in self.workers)
+
+    @property
     def running(self) -> int:
         """How many runs are executed."""
         return sum(len(each.runs) for each in self.workers)
@@ -121,7 +126,7 @@ class Work:
 
 
 def read_work(context: Context) -> Work:
-    """Return what goes on now; nothing where runs are not recorded."""
+    """Return the work that goes on now, which is none where runs are not recorded."""
     if not context.config.track_runs:
         return Work(workers=(), waiting=(), results={}, is_part=False)
     runs, now = context.redis.runs, context.redis.clock()[0]

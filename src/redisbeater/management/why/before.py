@@ -73,7 +73,7 @@ class Before:
 def read_before(
     context: Context, name: str, runs: Sequence[RunBrief], since: datetime | None, time_words: TimeWords
 ) -> Before:
-    """Return what happened before an entry began to fail.
+    """Return the events before an entry began to fail.
 
     Arguments:
         context: the app whose schedule it is.

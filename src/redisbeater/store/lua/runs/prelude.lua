@@ -285,8 +285,8 @@ local function add_to_entry(prefix, run, state, is_failure, stored)
   if is_failure then count(entry, 'failures') end
 end
 
--- Add the end of a run to the count of its slot: its five minutes, or its hour. The key expires after the slots that are
--- kept, so that whoever begins a new one finds no older ones than twice that.
+-- Add the end of a run to the count of its slot: its five minutes, or its hour. The key expires after the slots that
+-- are kept, so that whoever begins a new one finds no older ones than twice that.
 local function count_slot(key, run, state, seconds, kept)
   local slot, old = math.floor((run.finished_at or server_time()) / seconds), {}
   if count(key, slot .. ' ' .. state) ~= 1 then return end
