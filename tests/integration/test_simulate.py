@@ -185,7 +185,7 @@ def test_what_a_change_would_move_is_said_beside_the_simulation(run: Callable[..
     ("change", "said"),
     [
         (("report", "cron"), "expected FIELD=VALUE"),
-        (("report", "corn=0 3 * * *"), "did you mean cron"),
+        (("report", "corn=0 3 * * *"), "did you mean 'cron'"),
         (("nothing", "cron=0 3 * * *"), "nothing"),
         (("report", "cron=99 3 * * *"), "99"),
     ],

@@ -137,8 +137,9 @@ def test_a_line_of_what_came_before_has_no_labels_that_touch_and_hides_what_is_o
     found = Before(events=events, since=NOON - timedelta(hours=2), near=(), together=(), known_from=None)
     axis = Axis(NOON - timedelta(hours=24), NOON, NOON, UTC)
     line = cause_line("report", found, [run(60, State.FAILURE)], axis, "3x")
-    assert [text for _, text in line.labels] == ["paused", "changed by anna"]
-    assert [place for place, _ in line.labels] == sorted(place for place, _ in line.labels)
+    assert [text for _, text, _ in line.labels] == ["paused", "changed by anna", "changed by anna"]
+    assert [is_before for *_, is_before in line.labels] == [False, False, True], "the last one has no room behind it"
+    assert [place for place, *_ in line.labels] == [0, 17.08, 83.33]
     assert [(mark.x, round(mark.width)) for mark in line.grounds] == [(0, 50)]
     assert len(line.marks) == 3 + 1 + 1, "changes, the failures in a row, a run"
     assert line.fails == ("failed 3x", pytest.approx(91.67, abs=0.01))

@@ -427,7 +427,7 @@ def lane(
         over = run.finished_at or (started + timedelta(seconds=run.took or 0) if run.is_final else axis.present)
         x, until = max(axis.place(started), 0.0), min(axis.place(over), axis.now)
         if until >= 0 and x <= 100:
-            width, tone = max(until - x, TICK), STATES[run.state].tone
+            width, tone = max(until - x, TICK), str(STATES[run.state].tone)
             if run.state in WAITING:
                 tone = "waits"
             elif run.state is State.EXPIRED and not run.started_at:  # nobody has executed it
@@ -689,14 +689,14 @@ class CauseLine(NamedTuple):
     Attributes:
         grounds: pauses and gaps, as high as the line.
         marks: what happened, then the failures in a row, then the runs that are kept.
-        labels: what some of the marks are called, with their places in percent.
+        labels: what some of the marks are called, with their places in percent, and whether they end there.
         fails: the label of the failures in a row and its place; empty: there are none.
     """
 
     axis: Axis
     grounds: Sequence[Mark]
     marks: Sequence[Mark]
-    labels: Sequence[tuple[float, str]]
+    labels: Sequence[tuple[float, str, bool]]
     fails: tuple[str, float]
     words: str
 
@@ -711,8 +711,8 @@ def cause_line(name: str, found: Before, runs: Sequence[RunBrief], axis: Axis, f
         axis: the time that is shown, which ends now.
         failed: how often it has failed in a row, in words; empty: it has not.
     """
-    grounds, marks, labels = list[Mark](), list[Mark](), list[tuple[float, str]]()
-    to_changes, last = f"/changes?name={quote(name, safe='', errors='replace')}", -LETTER
+    grounds, marks, named = list[Mark](), list[Mark](), list[tuple[float, str]]()
+    to_changes = f"/changes?name={quote(name, safe='', errors='replace')}"
     for event in reversed(found.events):
         x, end = max(axis.place(event.begin), 0.0), min(axis.place(event.end), 100.0)
         if end < 0 or x > 100:
@@ -725,10 +725,7 @@ def cause_line(name: str, found: Before, runs: Sequence[RunBrief], axis: Axis, f
         else:
             link = f"/run?id={quote(event.run, safe='', errors='replace')}" if event.run else link
             marks.append(Mark(x, width, [(EVENTS[event.kind], MARKS_AT, MARKS_HIGH, x, 2 * TICK)], title, link))
-        needed = INDENT + LETTER * len(event.label)
-        if x > last and x + needed < 100:
-            labels.append((round(x, 2), event.label))
-            last = x + needed
+        named.append((round(x, 2), event.label))
     fails = ("", 0.0)
     if failed and found.since and (x := max(axis.place(found.since), 0.0)) < 100:
         title = f"failed {failed} since {_day_and_time(found.since, axis.zone)}"
@@ -742,7 +739,23 @@ def cause_line(name: str, found: Before, runs: Sequence[RunBrief], axis: Axis, f
             shape = (tone, RUNS_AT, RUNS_HIGH, min(x, 100 - TICK), TICK)
             marks.append(Mark(min(x, 100 - TICK), TICK, [shape], _run_words(run, axis.zone), link))
     said = [f"{len(found.events):,} {'event' if len(found.events) == 1 else 'events'}", _bars_words(runs, axis.zone)]
-    return CauseLine(axis, grounds, marks, labels, fails, ", ".join(said))
+    return CauseLine(axis, grounds, marks, _labels(named), fails, ", ".join(said))
+
+
+def _labels(named: Sequence[tuple[float, str]]) -> list[tuple[float, str, bool]]:
+    """Return the labels that touch no other one, those of the newest marks first to have room.
+
+    Each has its place and its text, and whether it ends there: at the right of the picture it stands before its mark.
+    """
+    taken, labels = list[tuple[float, float]](), list[tuple[float, str, bool]]()
+    for x, text in reversed(named):
+        needed = INDENT + LETTER * len(text)
+        is_before = x + needed > 100
+        first, last = (x - needed, x) if is_before else (x, x + needed)
+        if first >= 0 and all(last <= begin or first >= end for begin, end in taken):
+            taken.append((first, last))
+            labels.append((x, text, is_before))
+    return sorted(labels)
 
 
 class Weeks(NamedTuple):

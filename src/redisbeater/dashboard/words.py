@@ -178,7 +178,7 @@ def _moment(parts: dict[str, Any], zone: tzinfo | None) -> datetime | None:
     numbers = [parts.get(part, 0) for part in ("year", "month", "day", "hour", "minute", "second", "microsecond")]
     try:
         name = parts.get("timezone")
-        return datetime(*numbers, tzinfo=zone if name is None else read_zone(name, "timezone"))
+        return datetime(*numbers).replace(tzinfo=zone if name is None else read_zone(name, "timezone"))
     except (TypeError, ValueError, InvalidEntry):
         return None
 
@@ -268,8 +268,8 @@ def chips(head: Head, shown: Mapping[str, str]) -> Iterator[Chip]:
     for entries, word, field, value in [*kinds, *seldom]:
         tone = RESULTS[Result(value)].tone if field == "result" else "disabled" if value == "disabled" else "bad"
         if entries or shown == {field: value} or (entries, word, field, value) in kinds:
-            tone = tone if entries else f"{tone} none"
-            yield Chip(f"{entries:,} {word}", tone, f"?{field}={value}", shown == {field: value})
+            style = tone if entries else f"{tone} none"
+            yield Chip(f"{entries:,} {word}", style, f"?{field}={value}", shown == {field: value})
     yield Chip(f"all {status.entries + status.unstored:,}", "quiet", "", not shown)
 
 

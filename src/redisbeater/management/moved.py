@@ -125,7 +125,7 @@ def moved_by_leaving(
     """Return the runs that fall away if some entries do not run any more, or not until a time."""
     pairs: list[Pair] = []
     for stored in read_stored(context, names):
-        later = until and replace(stored, definition=stored.definition._replace(disabled_until=until))
+        later = replace(stored, definition=stored.definition._replace(disabled_until=until)) if until else None
         pairs.append((stored, later))
     return moved_by(context, pairs, minutes, start, end)
 
