@@ -134,6 +134,7 @@ def test_a_line_of_what_came_before_has_no_labels_that_touch_and_hides_what_is_o
     at = [NOON - timedelta(hours=hours) for hours in (30, 20, 19.9, 4)]
     events = [Event("change", each, each, "changed by anna", "changed") for each in at]
     events.append(Event("pause", at[0], NOON - timedelta(hours=12), "paused", "paused"))
+    events.sort(key=lambda event: event.begin, reverse=True)
     found = Before(events=events, since=NOON - timedelta(hours=2), near=(), together=(), known_from=None)
     axis = Axis(NOON - timedelta(hours=24), NOON, NOON, UTC)
     line = cause_line("report", found, [run(60, State.FAILURE)], axis, "3x")

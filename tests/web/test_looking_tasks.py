@@ -73,7 +73,7 @@ def test_the_commands_of_an_entry_lie_within_the_page(site, page, click: Click, 
     page.goto(site.url)
     click(page.locator("a.entry"))
     if size[0] < 640:
-        click(page.locator("summary", has_text="More"))
+        click(page.locator("summary.button", has_text="More"))
     click(page.locator("summary", has_text="Commands"))
     for button in page.locator(".lines button").all():
         button.scroll_into_view_if_needed()

@@ -103,10 +103,10 @@ def test_what_never_succeeded_is_a_choice_of_the_filters(site, page, click: Clic
     end_runs(site.app, "healed", "FS")
     page.goto(site.url)
     click(page.locator("summary", has_text="More filters"))
-    page.locator("[name=result]").select_option("never succeeded")
+    page.locator("select[name=result]").select_option("never succeeded")
     expect(page.locator("tr[data-entry]")).to_have_count(1)
     expect(row(page, "never.ok")).to_be_visible()
-    expect(page.locator("[name=result]")).to_have_value("never-succeeded")
+    expect(page.locator("select[name=result]")).to_have_value("never-succeeded")
     assert len(clicks) == 1
 
 
