@@ -1,10 +1,13 @@
 """Take the screenshots of ``docs/dashboard.rst`` from the demo: ``python docs/screenshots.py``.
 
-It takes Debian's chromium, and ``pip install ".[demo,dashboard,docs,test]"``.
+``--all FOLDER`` takes every page instead, light and dark, 390, 1280 and 1920 pixels wide, with texts that are hard to
+lay out; ``--entries N`` adds as many entries. It takes Debian's chromium, and
+``pip install ".[demo,dashboard,docs,test]"``.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import queue
@@ -19,9 +22,11 @@ import time
 from pathlib import Path
 
 import redis
+from celery import Celery
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.demo.__main__ import populate
 from redisbeater.demo.app import LIVE_VARIABLE, demo_app, embedded_server
 from redisbeater.model.run import State
@@ -43,6 +48,31 @@ PAGES = {
 LATE = {"entries": "#forecast figure", "form": "#preview .words", "upcoming": "#bands figure", "run": "#run-id"}
 
 SIZES = {"wide": (1280, 860), "phone": (390, 844)}
+
+#: All pages, by the names of their pictures, for ``--all``; the newest failed run is opened from the page of runs.
+EVERY_PAGE = {
+    **PAGES,
+    "hard": "/entry?name=hard.failing",
+    "broken": "/?state=broken",
+    "filtered": "/?q=hard",
+    "never": "/?result=never-succeeded",
+    "new": "/new",
+    "backfill": "/entry/backfill?name=rates.fetch",
+    "why": "/why?name=orders.parse",
+    "hour": "/upcoming?within=1h",
+    "workers": "/workers",
+    "changes": "/changes",
+    "status": "/status",
+    "find": "/find?q=disable+team%3Ddata",
+    "pause": "/pause",
+    "missing": "/entry?name=nothing",
+}
+
+#: Their widths.
+WIDTHS = (390, 1280, 1920)
+
+#: The highest picture: what is below says nothing new.
+MOST_HIGH = 3_000
 
 PORT = 5588
 
@@ -79,12 +109,19 @@ KEPT = 30
 
 def main() -> None:
     """Start the demo, let it run for long enough, and take a picture of each page, light and dark, wide and phone."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="take every page in every width into a folder")
+    parser.add_argument("--entries", type=int, default=0, metavar="N", help="add so many entries")
+    options = parser.parse_args()
+    (options.all or FOLDER).mkdir(parents=True, exist_ok=True)
     os.environ[LIVE_VARIABLE] = "1"
     with embedded_server() as url:
         populate(demo_app(url))
         _record_past(redis.Redis.from_url(url, decode_responses=True))
-        _shoot_all([sys.executable, "-m", "redisbeater.demo", "--dashboard", "--port", str(PORT), "--redis-url", url])
+        if options.all:
+            _make_hard(demo_app(url), options.entries)
+        command = [sys.executable, "-m", "redisbeater.demo", "--dashboard", "--port", str(PORT), "--redis-url", url]
+        _shoot_all(options.all, command)
 
 
 def _record_past(client: redis.Redis) -> None:
@@ -117,14 +154,34 @@ def _record_past(client: redis.Redis) -> None:
     pipe.execute()
 
 
-def _shoot_all(command: list[str]) -> None:
+def _make_hard(app: Celery, number: int) -> None:
+    """Create entries that are hard to lay out: long names, many labels, right to left, a long error; and many more."""
+    store, hour = ScheduleStore(app), 3600.0
+    many = {f"label-{place:02}": "x" * (place + 1) for place in range(20)}
+    store.create("hard." + "a-name-that-does-not-end." * 12, "shop.ping", hour, labels=many, description="y" * 300)
+    store.create("hard.labels", "shop.import_rows", hour, labels=many)
+    store.create("hard.تقرير-المبيعات", "shop.ping", hour, labels={"فريق": "المالية"}, description="تقرير يومي")
+    store.create("hard.übergrößen/報告", "shop.ping", hour, description="日次の売上報告")
+    long = {"file": "a file with a long name " * 130}  # the task quotes it in its error
+    store.create("hard.failing", "shop.parse", 20.0, kwargs=long, labels={"team": "data", "critical": "yes"})
+    store.create("hard.disabled", "shop.ping", hour)
+    store.disable("hard.disabled", note="waits for the new texts of legal " * 5, by="anna")
+    store.disable_many([f"report.region-{place:02}" for place in range(1, 21)], by="anna", note="moving")
+    with store.bulk() as bulk:
+        for place in range(number):
+            bulk.save(RedisScheduleEntry(f"many.{place:05}", "shop.ping", hour + place, app=app))
+
+
+def _shoot_all(every: Path | None, command: list[str]) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo, sync_playwright() as playwright:
         try:
             link = _link(demo)
             time.sleep(RUNNING_SECONDS)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             for theme in ("light", "dark"):
-                for size, (width, height) in SIZES.items():
+                for width in WIDTHS if every else ():
+                    _shoot_each(browser, link, theme, width, every)
+                for size, (width, height) in () if every else SIZES.items():
                     _shoot(browser, link, theme, size, width, height)
         finally:
             demo.send_signal(signal.SIGINT)
@@ -160,6 +217,26 @@ def _shoot(browser: Browser, link: str, theme: str, size: str, width: int, heigh
         path = FOLDER / f"{name}-{theme}-{size}.png"
         page.screenshot(path=path)
         shrink(path)
+    context.close()
+
+
+def _shoot_each(browser: Browser, link: str, theme: str, width: int, folder: Path) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    context.set_default_timeout(1000 * START_SECONDS)
+    page = context.new_page()
+    page.goto(link)
+    page.wait_for_selector(LATE["entries"])
+    for name, path in EVERY_PAGE.items():
+        if name == "run":
+            page.goto(link.partition("/login")[0] + "/history")
+            page.locator(".groups a.run").first.click()
+        else:
+            page.goto(link.partition("/login")[0] + path)
+        page.wait_for_selector(LATE.get(name, "h1"), state="attached")
+        high = min(page.evaluate("document.documentElement.scrollHeight"), MOST_HIGH)
+        page.set_viewport_size({"width": width, "height": max(high, 900)})
+        page.screenshot(path=folder / f"{name}-{theme}-{width}.png")
+        page.set_viewport_size({"width": width, "height": 900})
     context.close()
 
 

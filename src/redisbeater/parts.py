@@ -12,6 +12,7 @@ from redisbeater.beat.incidents import IncidentWatch
 from redisbeater.beat.leadership import Leadership, ScheduleLog
 from redisbeater.beat.loss import Loss
 from redisbeater.beat.monitor import Monitor
+from redisbeater.beat.nodes import Nodes
 from redisbeater.beat.notices import Notices
 from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
 from redisbeater.beat.repair import ForeignKeys, Repair
@@ -94,6 +95,7 @@ class BeatParts:
         self.due_runs = DueRuns(context, is_wanted=isinstance(self.counts, Meter))
         self.monitor = Monitor(context, self.counts)
         self.edits = Edits(context)
+        self.nodes = Nodes(context, log)
         self.outage = Outage(config.retry_period, self.max_wait, log)
         self.watch = IncidentWatch(
             context,
@@ -105,7 +107,16 @@ class BeatParts:
         )
         delays = self.dispatcher.delays
         self.notices = Notices(context, self.heartbeat.token, self.counts)
-        chores = (self.loss, self.repair, self.monitor, self.edits, self.zone_change, delays, self.watch, self.notices)
-        self.chores = Chores(*chores)
+        self.chores = Chores(
+            self.loss,
+            self.repair,
+            self.monitor,
+            self.edits,
+            self.zone_change,
+            self.nodes,
+            delays,
+            self.watch,
+            self.notices,
+        )
         self.notifier = redis.notifier()
         self.fault = Fault()

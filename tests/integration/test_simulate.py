@@ -166,3 +166,42 @@ def test_a_simulation_counts_the_runs_that_upcoming_shows(vienna: Celery) -> Non
     assert store.simulate(START, end).runs == 22 + 18 + 15 + 24
     new = RedisScheduleEntry("new", "t", crontab(minute=0), app=vienna, disabled_until=START + timedelta(hours=6))
     assert store.simulate(START, end, entries=[new]).runs == 18
+
+
+def test_what_a_change_would_move_is_said_beside_the_simulation(run: Callable[..., Result], vienna: Celery) -> None:
+    for number in range(53):
+        add(vienna, f"report-{number:02}", crontab(minute=0, hour=3))
+    start = ("simulate", "--from", "2032-11-20T23:00")
+    result = run(*start, "--set", "report-00", "cron=30 3 * * *", "--set", "report-01", "enabled=no")
+    assert result.exit_code == 2, "enabled is no option of update"
+    moved = run(*start, "--set", "report-00", "cron=30 3 * * *", "--set", "report-01", "cron=0 3 1 1 *").stdout
+    assert moved.splitlines()[-1] == "with --set: 1 run moves, 1 vanish; busiest minute 53 -> 51"
+    found = json.loads(run(*start, "--set", "report-00", "cron=30 3 * * *", "--json").stdout)["moves"]
+    assert (found["moved"], found["vanish"], found["busiest_minute"][1][1]) == (1, 0, 52)
+    assert ScheduleStore(vienna).get("report-00").schedule == crontab(minute=0, hour=3), "nothing is written"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("report", "cron"), "expected FIELD=VALUE"),
+        (("report", "corn=0 3 * * *"), "did you mean 'cron'"),
+        (("nothing", "cron=0 3 * * *"), "nothing"),
+        (("report", "cron=99 3 * * *"), "99"),
+    ],
+)
+def test_a_change_that_cannot_be_simulated_is_refused(
+    run: Callable[..., Result], vienna: Celery, change: tuple[str, str], said: str
+) -> None:
+    add(vienna, "report", crontab(minute=0, hour=3))
+    result = run("simulate", "--set", *change)
+    assert result.exit_code != 0
+    assert said in result.output
+
+
+def test_the_busiest_minute_names_what_exceeds_the_others(vienna: Celery) -> None:
+    add(vienna, "steady", 1.0)
+    for number in range(30):
+        add(vienna, f"report-{number:02}", crontab(minute=0, hour=3))
+    found = ScheduleStore(vienna).simulate(START, START + DAY)
+    assert list(found.peak.items()) == [("report*", 30), ("steady", 60)]

@@ -30,9 +30,13 @@ def test_the_licence_of_htmx_is_shipped_with_it():
 
 def test_the_style_sheet_is_small_and_fetches_nothing():
     css = STATIC.joinpath("page.css").read_text()
-    assert len(gzip.compress(css.encode())) < 6.25 * 1024
+    assert len(gzip.compress(css.encode())) < 8 * 1024
     assert "url(" not in css
     assert "@import" not in css
+
+
+def test_the_script_is_small():
+    assert len(gzip.compress(STATIC.joinpath("page.js").read_bytes())) < 13 * 1024
 
 
 def test_no_script_of_ours_evaluates_text_or_sets_styles():

@@ -1,3 +1,4 @@
+import gzip
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -8,17 +9,26 @@ import pytest
 
 from redisbeater.dashboard import pictures
 from redisbeater.dashboard.pictures import (
-    HIGHEST,
-    LOWEST,
+    CHART_HIGHEST,
+    CHART_LOWEST,
+    FULL,
+    LOW,
     TALLEST,
     Axis,
+    cause_line,
     history_bars,
     lane,
+    moved_minutes,
     quarters_of,
+    run_chart,
+    seven_days,
+    steps,
     timeline,
     two_weeks,
 )
-from redisbeater.model.run import STATES, Tone
+from redisbeater.management.moved import Moved
+from redisbeater.management.why.before import Before, Event
+from redisbeater.model.run import STATES, Run, Tone
 from redisbeater.results import Band, RunBrief, Simulation, State
 
 UTC, VIENNA = timezone.utc, ZoneInfo("Europe/Vienna")
@@ -44,10 +54,8 @@ def heights(marks):
 
 
 def test_bars_begin_at_the_left_with_the_oldest_run():
-    bars = history_bars([run(0), run(1, State.FAILURE), run(2)], UTC).bars
-    assert [(bar.run_id, bar.tone, bar.x) for bar in bars] == [
-        ("run-2", "good", 0), ("run-1", "bad", 4), ("run-0", "good", 8),
-    ]  # fmt: skip
+    paths = dict(history_bars([run(0), run(1, State.FAILURE), run(2)], UTC).paths)
+    assert {tone: re.findall(r"M(\d+) ", path) for tone, path in paths.items()} == {"good": ["0", "8"], "bad": ["4"]}
 
 
 def test_each_tone_of_a_state_has_a_colour_in_words_and_bars():
@@ -59,20 +67,111 @@ def test_each_tone_of_a_state_has_a_colour_in_words_and_bars():
 
 
 def test_at_most_thirty_bars_are_drawn():
-    assert len(history_bars([run(minutes) for minutes in range(40)], UTC).bars) == 30
+    ((_, path),) = history_bars([run(minutes) for minutes in range(40)], UTC).paths
+    assert path.count("M") == 30
 
 
-def test_the_heights_of_bars_are_durations_on_a_logarithmic_scale():
-    heights = [bar.height for bar in history_bars([run(0, took=s) for s in (7200, 36, 6, 1, 0.001, None)], UTC).bars]
-    assert heights[:2] == [LOWEST, LOWEST]
-    assert heights == sorted(heights)
-    assert heights[-1] == HIGHEST
-    assert heights[4] - heights[3] < 5 < heights[5] - heights[4]
+def test_a_run_that_failed_is_higher_than_one_that_went_well_however_long_both_took():
+    paths = dict(history_bars([run(0, took=3600), run(1, State.FAILURE, took=0.001)], UTC).paths)
+    assert paths == {"good": f"M4 {FULL - LOW}h3v{LOW}h-3z", "bad": f"M0 0h3v{FULL}h-3z"}
 
 
-def test_a_bar_says_when_how_and_how_long_in_the_zone_of_the_page():
-    (bar,) = history_bars([run(0, State.FAILURE, took=41)], VIENNA).bars
-    assert bar.title == "Fri 20 Nov 2026 13:00:00 FAILURE in 41.0 s"
+def test_a_run_that_waits_is_an_outline():
+    assert dict(history_bars([run(0, State.SENT), run(1, State.RETRY)], UTC).paths).keys() == {"waits"}
+
+
+def test_a_column_of_the_chart_is_as_high_as_its_run_took_on_a_logarithmic_scale():
+    chart = run_chart([run(0, took=s) for s in (0.1, 1, 10)], timedelta(seconds=1), timedelta(seconds=10), VIENNA)
+    assert [mark.shapes[0][2] for mark in chart.marks] == [
+        CHART_HIGHEST,
+        (CHART_HIGHEST + CHART_LOWEST) / 2,
+        CHART_LOWEST,
+    ]
+    assert [text for _, text in chart.lines] == ["1.0 s", "10.0 s"]
+    assert chart.marks[0].title == "Fri 20 Nov 2026 13:00:00 SUCCESS in 10.0 s"
+    assert chart.marks[0].link == "/run?id=run-0"
+
+
+def test_a_failure_in_the_chart_stands_before_a_pale_column_of_full_height():
+    chart = run_chart([run(0, State.FAILURE, took=0.001), run(1, took=10)], None, None, UTC)
+    assert [(tone, height) for tone, _, height, *_ in chart.marks[1].shapes] == [
+        ("pale", CHART_HIGHEST), ("bad", CHART_LOWEST),
+    ]  # fmt: skip
+    assert chart.lines == []
+
+
+def test_a_chart_of_runs_that_have_not_begun_is_drawn():
+    chart = run_chart([run(0, State.SENT, took=None)], None, None, UTC)
+    assert [shape[0] for shape in chart.marks[0].shapes] == ["busy"]
+
+
+def a_run(**fields):
+    return Run(
+        id="1",
+        name="report",
+        state=State.FAILURE,
+        **{each: NOON + timedelta(seconds=at) for each, at in fields.items()},
+    )
+
+
+def test_the_moments_of_a_run_share_its_bar_by_their_spans():
+    found = steps(a_run(fire_time=0, sent_at=1, started_at=2, finished_at=10), NOON)
+    assert [(step.word, step.span and step.span.total_seconds()) for step in found] == [
+        ("due", None), ("sent", 1), ("started", 1), ("ended", 8),
+    ]  # fmt: skip
+    assert [(step.x, step.width) for step in found[1:]] == [(0, 10), (10, 10), (20, 80)]
+    assert found[-1].tone == "bad"
+
+
+def test_moments_that_nobody_has_recorded_are_left_out_and_none_runs_backwards():
+    assert [step.word for step in steps(a_run(finished_at=1), NOON)] == ["ended"]
+    back = steps(a_run(sent_at=5, started_at=4, finished_at=6), NOON)
+    assert [None if step.span is None else step.span.total_seconds() for step in back] == [None, 0, 1]
+    assert steps(a_run(), NOON) == []
+
+
+def test_a_line_of_what_came_before_has_no_labels_that_touch_and_hides_what_is_outside():
+    at = [NOON - timedelta(hours=hours) for hours in (30, 20, 19.9, 4)]
+    events = [Event("change", each, each, "changed by anna", "changed") for each in at]
+    events.append(Event("pause", at[0], NOON - timedelta(hours=12), "paused", "paused"))
+    events.sort(key=lambda event: event.begin, reverse=True)
+    found = Before(events=events, since=NOON - timedelta(hours=2), near=(), together=(), known_from=None)
+    axis = Axis(NOON - timedelta(hours=24), NOON, NOON, UTC)
+    line = cause_line("report", found, [run(60, State.FAILURE)], axis, "3x")
+    assert [text for _, text, _ in line.labels] == ["paused", "changed by anna", "changed by anna"]
+    assert [is_before for *_, is_before in line.labels] == [False, False, True], "the last one has no room behind it"
+    assert [place for place, *_ in line.labels] == [0, 17.08, 83.33]
+    assert [(mark.x, round(mark.width)) for mark in line.grounds] == [(0, 50)]
+    assert len(line.marks) == 3 + 1 + 1, "changes, the failures in a row, a run"
+    assert line.fails == ("failed 3x", pytest.approx(91.67, abs=0.01))
+
+
+def test_seven_days_have_a_column_for_each_hour_with_what_failed_at_its_foot():
+    ago = NOON - timedelta(hours=1)
+    hours = {ago: {State.SUCCESS: 30, State.LOST: 10}, NOON - timedelta(days=8): {State.FAILURE: 5}}
+    week = seven_days(hours, NOON, VIENNA)
+    assert week.words == "40 runs in 7 days, 10 failed"
+    assert dict(week.paths) == {"bad": "M166 30h.8v10h-.8z", "good": "M166 0h.8v30h-.8z"}
+    assert [text for _, text in week.axis.labels] == [
+        f"{day} {14 + place}" for place, day in enumerate(["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"])
+    ]
+
+
+def test_a_picture_of_seven_days_is_small():
+    hours = {
+        NOON - timedelta(hours=place): {State.SUCCESS: 200 + place * 37 % 91, State.FAILURE: place * 53 % 17}
+        for place in range(168)
+    }
+    drawn = "".join(f'<path class="{tone}" d="{path}"></path>' for tone, path in seven_days(hours, NOON, UTC).paths)
+    assert len(gzip.compress(drawn.encode())) < 1_500
+
+
+def test_what_a_change_moves_is_drawn_on_one_scale():
+    first = int(NOON.timestamp())
+    found = Moved(NOON, NOON + timedelta(days=1), 24, 0, 0, {first: 40}, {first: 20, first + 900: 20})
+    drawn = moved_minutes(found, VIENNA)
+    assert [[tall for _, _, _, tall, _ in row] for row in drawn.rows] == [[40], [20, 20]]
+    assert drawn.said[0] == "Now: at most 40 runs in a minute, at 13:00"
 
 
 def test_bars_say_the_same_as_a_sentence():

@@ -53,7 +53,7 @@ def test_why_an_entry_did_not_run_yesterday_is_said_with_who_when_and_the_reason
     click(page.get_by_role("link", name="Explain"))
     page.get_by_label("At").fill("24h")
     page.keyboard.press("Enter")
-    expect(page.locator(".lead")).to_contain_text("Created only at ")
+    expect(page.locator(".lead")).to_contain_text("It did not exist at ")
 
 
 def test_the_busiest_minute_is_named_and_leads_to_its_runs(site, page, click: Click):
@@ -72,6 +72,8 @@ def test_the_commands_of_an_entry_lie_within_the_page(site, page, click: Click, 
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.goto(site.url)
     click(page.locator("a.entry"))
+    if size[0] < 640:
+        click(page.locator("summary.button", has_text="More"))
     click(page.locator("summary", has_text="Commands"))
     for button in page.locator(".lines button").all():
         button.scroll_into_view_if_needed()

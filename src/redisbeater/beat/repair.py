@@ -94,6 +94,8 @@ class ForeignKeys:
             keys.unstable: "entries of which runs fail again and again are not listed",
             keys.failures: "the newest failures are not listed",
             keys.minutes: "the ends of the last six hours are not counted",
+            keys.hours: "the ends of the last seven days are not counted",
+            keys.workers: "workers are seen only while they execute runs",
             keys.totals: "runs are not counted by task",
             keys.incidents: "incidents are not listed",
             keys.current: "it is not recorded when the schedule is lost",

@@ -25,16 +25,23 @@ from redisbeater.cli.group import (
     times,
 )
 from redisbeater.cli.terminal import Progress
-from redisbeater.display import json_form, printable_json, shown
+from redisbeater.context import Context
+from redisbeater.display import did_you_mean, json_form, printable_json, shown
+from redisbeater.management.moved import moved_by_words
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
+from redisbeater.model.fields import WORDS
 from redisbeater.schedules.english import zone_text
+from redisbeater.schedules.kinds import SCHEDULE_WORDS
 from redisbeater.times import clock_words, date_words, duration_words
 
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#%@"
 
 #: How many bars a line has, and what the first and the last are labelled with.
 _LINES = {"minute": (60, "%H:%M"), "hour": (24, "%H"), "day": (31, "%d %b")}
+
+#: What --set may change.
+CHANGEABLE = ("task", *SCHEDULE_WORDS, *WORDS)
 
 #: How many families of entries are named at the peak.
 _MOST_FAMILIES = 5
@@ -63,6 +70,14 @@ _HERD = 100
     shell_complete=complete_file,
     help="The entries of this file, in place of those of the schedule.",
 )
+@click.option(
+    "--set",
+    "changes",
+    nargs=2,
+    multiple=True,
+    metavar="NAME FIELD=VALUE",
+    help="Say also what changing this field of an entry would move; may be repeated. The fields are options of update.",
+)
 @as_json
 @times
 @command
@@ -75,6 +90,7 @@ def simulate(
     prefix: str,
     task: str | None,
     file: str | None,
+    changes: Sequence[tuple[str, str]],
     as_json: bool,
     times: Times,
 ) -> None:
@@ -85,7 +101,11 @@ def simulate(
       celery -A proj redisbeater simulate
       celery -A proj redisbeater simulate --from "tomorrow 00:00" --to +7d --per day
       celery -A proj redisbeater simulate --file schedule.yaml
+      celery -A proj redisbeater simulate --set report "cron=H 3 * * *"
     """
+    if changes and file is not None:
+        raise BadInput("--set: changes entries of the schedule; leave out --file")
+    wanted = _wanted(changes)
     view = times.view()
     begin = start.read(view.now, view.zone)
     until = end.read(begin, view.zone)
@@ -97,12 +117,35 @@ def simulate(
             found = ScheduleStore(app).simulate(
                 begin, until, entries=entries, prefix=prefix, task=task, progress=progress
             )
+        moved = None
+        if wanted:
+            moved = moved_by_words(Context.of(app), wanted, found.per_second, found.start, found.end)
     except ValueError as exc:
         raise BadInput(str(exc)) from exc
     if as_json:
-        click.echo(printable_json(_as_dict(found, per), indent=2))
+        more = {"moves": moved.as_dict()} if moved else {}
+        click.echo(printable_json({**_as_dict(found, per), **json_form(more)}, indent=2))
     else:
         print_lines(_simulation_lines(found, per, view.now.astimezone(view.zone)))
+        if moved:
+            print_lines([f"with --set: {moved.words}"])
+
+
+def _wanted(changes: Sequence[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the fields to change and their texts, by the names of the entries.
+
+    Raises:
+        BadInput: a change is not written as ``FIELD=VALUE``, or there is no such field.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, text in changes:
+        field, is_field, value = text.partition("=")
+        word = field.strip().replace("-", "_")
+        if not is_field or word not in CHANGEABLE:
+            hint = did_you_mean(word, CHANGEABLE)
+            raise BadInput(f"--set {shown(name)} {text!r}: expected FIELD=VALUE with an option of update{hint}")
+        found.setdefault(name, {})[word] = value.strip()
+    return found
 
 
 def _as_dict(found: Simulation, per: str) -> dict[str, Any]:

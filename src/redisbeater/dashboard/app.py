@@ -168,6 +168,7 @@ def create_app(
         held=Recent(partial(store.ask, read_held)),
         disabled=Recent(partial(_count_disabled, heavy), times=12),
         hub=Hub(partial(Context.of, celery_app, context.prefix)),
+        runs_kept=config.run_history_limit,
         form=form_fields(config),
     )
     page = Starlette(

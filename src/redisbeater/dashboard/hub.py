@@ -66,6 +66,9 @@ class RecentChanges:
 #: Streams of one process at most; further pages ask every ten seconds.
 MOST_STREAMS = 200
 
+#: Streams of one browser at most: over HTTP/1.1 it has six connections to a host, and its pages need some of them.
+MOST_OF_A_BROWSER = 4
+
 #: Changes are gathered for so long.
 GATHER_SECONDS = 0.5
 
@@ -89,7 +92,7 @@ MARK_SECONDS, LINGER_SECONDS = 0.25, 10.0
 
 
 class TooManyStreams(Exception):
-    """As many pages are open as one process serves."""
+    """As many pages are open as one process serves, or as one browser has connections for."""
 
 
 async def _always() -> bool:
@@ -99,7 +102,8 @@ async def _always() -> bool:
 class _Stream:
     """One open page: its unsent changes, and whether its session has ended."""
 
-    def __init__(self, session: str = "") -> None:
+    def __init__(self, session: str = "", browser: str = "") -> None:
+        self.browser = browser
         self.loop = asyncio.get_running_loop()
         #: Whether the hub hears what changes, or cannot because Redis is away; and whether something is to be sent.
         self.is_served, self.ready = asyncio.Event(), asyncio.Event()
@@ -189,7 +193,12 @@ class Hub:
             return self._recent.mark if self._listens else ""
 
     def open(
-        self, since: str | None = None, session: str = "", is_known: Callable[[], Awaitable[bool]] = _always
+        self,
+        since: str | None = None,
+        session: str = "",
+        is_known: Callable[[], Awaitable[bool]] = _always,
+        *,
+        browser: str = "",
     ) -> Events:
         """Return the events of one page; the caller closes them.
 
@@ -197,11 +206,12 @@ class Hub:
             since: the mark of the page; None: it has none, and asks for nothing that happened before.
             session: what :meth:`end` ends it by.
             is_known: tells, every few seconds, whether its person may still see it; if not, the stream ends.
+            browser: what tells its browser from others; empty: not known.
 
         Raises:
-            TooManyStreams: there are 200 already.
+            TooManyStreams: there are 200 already, or four of the same browser.
         """
-        stream = _Stream(session)
+        stream = _Stream(session, browser)
         self._begin(stream, most=MOST_STREAMS)
         return Events(self._events(stream, since, is_known), partial(self._leave, stream))
 
@@ -235,7 +245,8 @@ class Hub:
 
     def _begin(self, stream: _Stream, *, most: float = math.inf, lingers: bool = False) -> None:
         with self._lock:
-            if len(self._streams) >= most:
+            of_browser = sum(each.browser == stream.browser for each in self._streams) if stream.browser else 0
+            if len(self._streams) >= most or of_browser >= MOST_OF_A_BROWSER:
                 raise TooManyStreams
             self._streams.add(stream)
             if lingers:

@@ -38,9 +38,10 @@ PAGES = (
     ("/", "e", "Entries"),
     ("/upcoming", "u", "Upcoming"),
     ("/history", "h", "Runs"),
+    ("/workers", "w", "Workers"),
+    ("/changes", "c", "Changes"),
     ("/findings", "f", "Findings"),
     ("/status", "s", "Status"),
-    ("/changes", "c", "Changes"),
 )
 
 

@@ -17,11 +17,14 @@ from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 
+from redisbeater.display import shown
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.management.moved import Moved
 from redisbeater.management.simulation import Band, Peak, Simulation
-from redisbeater.model.run import FAILED, KEPT_BRIEFS, STATES, RunBrief, State
+from redisbeater.management.why.before import Before
+from redisbeater.model.run import FAILED, KEPT_BRIEFS, STATES, Kind, Run, RunBrief, State
 from redisbeater.times import EPOCH, FAR_FUTURE, date_words, span_words
 
 logger = get_logger(__name__)
@@ -55,13 +58,16 @@ MOST_TICKS, MOST_DUE = 24, 5_000
 #: Where in a picture the last label may begin, in percent, so that it fits.
 LAST_LABEL = 95
 
-#: The pixels of a bar with the gap behind it, and those of the highest and the lowest bar.
-BAR_WIDTH, HIGHEST, LOWEST = 4, 22, 3
+#: The pixels of a bar with the gap behind it.
+BAR_WIDTH = 4
 
 #: How many bars there are.
 MOST_BARS = 30
 
-#: The durations of the lowest and of the highest bar, in seconds; between them the scale is logarithmic.
+#: Lines of a chart that are nearer to each other than this have room for one label.
+NEAR_LINES = 14
+
+#: The durations of the lowest and of the highest column, in seconds, where no run has one.
 SHORTEST, LONGEST = 0.01, 3600.0
 
 
@@ -136,6 +142,7 @@ class Timeline(NamedTuple):
         marks: one for each quarter of an hour; that of now is two.
         past, coming, busiest: what has run, what will run, and its busiest minute, in words; empty: none.
         failed: how many runs failed, and the link to them.
+        highest: how many runs a minute the highest part of what has run is; empty: less than one.
         peak: the label of the busiest minute, its place in percent, and the link to it.
     """
 
@@ -145,6 +152,7 @@ class Timeline(NamedTuple):
     failed: tuple[str, str]
     coming: str
     busiest: str
+    highest: str
     peak: tuple[str, float, str]
 
     @property
@@ -181,6 +189,7 @@ class Quarters(NamedTuple):
         held: the fire times of each quarter that are held back; ``counts``, ``peaks`` and ``peak`` are without them.
         held_peaks: the busiest minute of them.
         is_whole: whether it is of the whole schedule; the past of some entries alone is not known.
+        per_minute: the runs of each minute that has some, by its first UNIX second, held ones too.
     """
 
     start: datetime
@@ -198,6 +207,7 @@ class Quarters(NamedTuple):
     held: Mapping[int, int] = {}
     held_peaks: Mapping[int, Peak] = {}
     is_whole: bool = True
+    per_minute: Mapping[int, int] = {}
 
     @property
     def begin(self) -> datetime:
@@ -205,37 +215,36 @@ class Quarters(NamedTuple):
         return self.start if self.minutes is None else self.start - PASSED * QUARTER
 
 
-class Bar(NamedTuple):
-    """A run: its place from the left and its height in pixels, the tone of its state, and what it was, in words."""
-
-    x: int
-    height: int
-    tone: str
-    title: str
-    run_id: str
-
-
 class Bars(NamedTuple):
-    """The newest runs of an entry, the oldest on the left, and the same as a sentence."""
+    """The newest runs of an entry, the oldest on the left.
 
-    bars: Sequence[Bar]
+    Attributes:
+        paths: a shape for each tone that its runs have, with its bars; that of runs that wait is an outline, ``waits``.
+        words: the same as a sentence; empty: no runs are recorded.
+    """
+
+    paths: Sequence[tuple[str, str]]
     words: str
 
 
+#: The pixels of a bar that is seen at once, and of one of a run that went as it should.
+FULL, LOW = 16, 10
+
+#: The states of runs that nobody executes yet.
+WAITING = (State.BUFFERED, State.SENT, State.RETRY)
+
+
 def history_bars(runs: Sequence[RunBrief], zone: tzinfo) -> Bars:
-    """Return the bars of runs, which are passed the newest first; their heights are their durations."""
-    newest = list(runs[:MOST_BARS])
-    bars = [
-        Bar(
-            x=place * BAR_WIDTH,
-            height=_height(run.took),
-            tone=STATES[run.state].tone,
-            title=_run_words(run, zone),
-            run_id=run.id,
-        )
-        for place, run in enumerate(reversed(newest))
-    ]
-    return Bars(bars, _bars_words(newest, zone))
+    """Return the bars of runs, which are passed the newest first: one that failed is as high as the line."""
+    newest, shapes = list(runs[:MOST_BARS]), dict[str, list[str]]()
+    for place, run in enumerate(reversed(newest)):
+        tone, x = STATES[run.state].tone, place * BAR_WIDTH
+        if run.state in WAITING:
+            shapes.setdefault("waits", []).append(f"M{x}.5 {FULL - LOW}.5h2v{LOW - 1}h-2z")
+        else:
+            height = LOW if tone in ("good", "busy", "quiet") else FULL
+            shapes.setdefault(tone, []).append(f"M{x} {FULL - height}h3v{height}h-3z")
+    return Bars([(tone, "".join(found)) for tone, found in sorted(shapes.items())], _bars_words(newest, zone))
 
 
 def quarters_of(
@@ -249,6 +258,9 @@ def quarters_of(
     counts, peaks = _by_quarter({each: runs for each, runs in found.per_second.items() if each >= end}, start)
     held, held_peaks = _by_quarter({each: runs for each, runs in found.per_second.items() if each < end}, start)
     peak = max(peaks.values(), key=lambda each: each.runs, default=None) if held else found.busiest_minute
+    per_minute: Counter[int] = Counter()
+    for second, runs in found.per_second.items():
+        per_minute[second - second % 60] += runs
     return Quarters(
         start=start,
         now=found.start,
@@ -264,6 +276,7 @@ def quarters_of(
         held_until=held_until,
         held=held,
         held_peaks=held_peaks,
+        per_minute=per_minute,
     )
 
 
@@ -301,18 +314,24 @@ def floor_quarter(moment: datetime) -> datetime:
 def timeline(found: Quarters, zone: tzinfo) -> Timeline:
     """Return the last and the next hours, a mark for each quarter of an hour.
 
-    Its height is that of the busiest minute; of what has run it is a fifth of the busiest five minutes.
+    Its height is that of the busiest minute; of what has run it is a fifth of the busiest five minutes. What has run
+    and what comes have scales of their own: one busy quarter of an hour flattens only its own side.
     """
     begin, parts = found.begin, passed(found)
     size = (found.end - begin) / QUARTER
     all_peaks = [*found.peaks.values(), *found.held_peaks.values()]
-    most = max([peak.runs for peak in all_peaks] + [part.most for part in parts.values()], default=0)
-    scale, place_of_now = TALLEST / most if most else 0.0, (found.now - begin) / QUARTER
+    most, most_passed = (
+        max((peak.runs for peak in all_peaks), default=0),
+        max((part.most for part in parts.values()), default=0.0),
+    )
+    place_of_now = (found.now - begin) / QUARTER
 
-    def mark(first: float, last: float, stack: Iterable[tuple[str, float]], title: str, link: str) -> Mark:
+    def mark(
+        first: float, last: float, stack: Iterable[tuple[str, float]], highest: float, title: str, link: str
+    ) -> Mark:
         x, width, shapes, foot = 100 * first / size, 100 * (last - first) / size, list[Any](), float(FOOT)
         for tone, value in stack:
-            height = max(round(value * scale, 1), SHALLOWEST)
+            height = max(round(value * TALLEST / highest, 1), SHALLOWEST)
             foot -= height
             shapes.append((tone, foot, height, x, max(width - 0.08, 0.1)))
         return Mark(x, width, shapes, title, link)
@@ -321,7 +340,7 @@ def timeline(found: Quarters, zone: tzinfo) -> Timeline:
     for number, part in parts.items():
         start, end = begin + number * QUARTER, min(begin + (number + 1) * QUARTER, found.now)
         link = f"/history?since={_address(start)}&before={_address(end)}"
-        marks.append(mark(number, (end - begin) / QUARTER, part.stack, part.words(start, end, zone), link))
+        marks.append(mark(number, (end - begin) / QUARTER, part.stack, most_passed, part.words(start, end, zone), link))
     offset = round((found.start - begin) / QUARTER)
     for number in range(offset, math.ceil(size)):
         start, end = max(begin + number * QUARTER, found.now.replace(microsecond=0)), begin + (number + 1) * QUARTER
@@ -332,7 +351,7 @@ def timeline(found: Quarters, zone: tzinfo) -> Timeline:
         title = f"{_span(start, end, zone)}: {said}{_at_most(peak, runs, zone)}"
         link = f"/upcoming?at={_address(start)}&within={round((end - start).total_seconds())}s"
         stack = [(word, each.runs) for word, each in (("held", held_peak), (tone, peak)) if each]
-        marks.append(mark(max(number, place_of_now), (end - begin) / QUARTER, stack, title, link))
+        marks.append(mark(max(number, place_of_now), (end - begin) / QUARTER, stack, most, title, link))
     peak = found.peak
     failed = sum(part.tones["bad"] for part in parts.values())
     ended = f"Last 6 hours: {_runs(sum(part.runs for part in parts.values()))}"
@@ -346,7 +365,8 @@ def timeline(found: Quarters, zone: tzinfo) -> Timeline:
         past=unknown if found.minutes is None else ended,
         failed=(f"{failed:,} failed" if failed else "", to_failed),
         coming=f"Next {round((found.end - found.now) / HOUR)} hours: {least}{_runs(found.runs - number)}{held_words}",
-        busiest=_busiest_words(found, zone),
+        busiest=busiest_words(found, zone),
+        highest=f"{most_passed:,.0f}/min" if most_passed >= 1 else "",
         peak=_peak_label(peak, (peak.at - begin) / (found.end - begin), zone) if peak else ("", 0.0, ""),
     )
 
@@ -407,7 +427,11 @@ def lane(
         over = run.finished_at or (started + timedelta(seconds=run.took or 0) if run.is_final else axis.present)
         x, until = max(axis.place(started), 0.0), min(axis.place(over), axis.now)
         if until >= 0 and x <= 100:
-            width, tone = max(until - x, TICK), STATES[run.state].tone
+            width, tone = max(until - x, TICK), str(STATES[run.state].tone)
+            if run.state in WAITING:
+                tone = "waits"
+            elif run.state is State.EXPIRED and not run.started_at:  # nobody has executed it
+                x, width = max(until, 0.0), TICK
             link = f"/run?id={quote(run.id, safe='', errors='replace')}"
             marks.append(Mark(x, width, [(tone, LANE_TOP, LANE_HEIGHT, x, width)], _run_words(run, zone), link))
     name = quote(band.name, safe="", errors="replace")
@@ -447,6 +471,293 @@ def lane(
     return Lane(band, marks, number - held, ", ".join(filter(None, (past, coming))), following)
 
 
+#: The hours of the picture of seven days, and its pixels.
+WEEK_HOURS, WEEK_HIGH = 168, 40
+
+
+class Week(NamedTuple):
+    """What ended in the last seven days, a column for each hour.
+
+    Attributes:
+        axis: the time that it shows.
+        paths: a shape for each tone, in a picture of 168 to 40.
+        words: the same in words.
+    """
+
+    axis: Axis
+    paths: Sequence[tuple[str, str]]
+    words: str
+
+
+def seven_days(hours: Mapping[datetime, Mapping[State, int]], now: datetime, zone: tzinfo) -> Week:
+    """Return the picture of seven days: what failed stands at the foot of each hour."""
+    end = EPOCH + ((now - EPOCH) // HOUR + 1) * HOUR
+    begin, tones, shapes = end - WEEK_HOURS * HOUR, Counter[str](), dict[str, list[str]]()
+    most = max((sum(found.values()) for moment, found in hours.items() if moment >= begin), default=0)
+    for place in range(WEEK_HOURS):
+        of_hour: Counter[str] = Counter()
+        for state, runs in hours.get(begin + place * HOUR, {}).items():
+            of_hour[STATES[state].tone] += runs
+        foot = WEEK_HIGH
+        for tone in TONES:
+            if of_hour[tone]:
+                tall = min(max(round(WEEK_HIGH * of_hour[tone] / most), 1), foot)
+                foot -= tall
+                shapes.setdefault(tone, []).append(f"M{place} {foot}h.8v{tall}h-.8z")
+        tones.update(of_hour)
+    failed = f", {tones['bad']:,} failed" if tones["bad"] else ""
+    words = f"{_runs(sum(tones.values()))} in 7 days{failed}"
+    return Week(Axis(begin, end, now, zone), [(tone, "".join(path)) for tone, path in sorted(shapes.items())], words)
+
+
+#: How long a column of the histogram above the lanes is, by the longest time that is shown.
+COLUMNS = ((2 * HOUR, MINUTE), (timedelta(days=2), QUARTER), (WEEKS, 3 * HOUR))
+
+
+def histogram(found: Quarters, axis: Axis) -> list[Mark]:
+    """Return columns of what comes, as high as their busiest minute; the highest one is told from the others."""
+    length = next(step for longest, step in COLUMNS if axis.end - axis.begin <= longest)
+    seconds, columns, runs = int(length.total_seconds()), dict[int, int](), Counter[int]()
+    for minute, number in found.per_minute.items():
+        place = minute // seconds
+        columns[place] = max(columns.get(place, 0), number)
+        runs[place] += number
+    most, marks = max(columns.values(), default=1), list[Mark]()
+    for place, number in sorted(columns.items()):
+        start = max(EPOCH + timedelta(seconds=place * seconds), found.now)
+        x, end = axis.place(start), axis.place(EPOCH + timedelta(seconds=(place + 1) * seconds))
+        tall, width = max(round(TALLEST * number / most, 1), SHALLOWEST), max(min(end, 100) - x, TICK)
+        word = "" if length == MINUTE else f", at most {number:,} in a minute"
+        title = f"{_day_and_time(start, axis.zone)}: {_runs(runs[place])}{word}"
+        link = f"/upcoming?at={_address(start)}&within={seconds}s"
+        tone = "busy" if number == most else "coming"
+        marks.append(Mark(x, width, [(tone, TALLEST - tall + 6, tall, x, width * 0.84)], title, link))
+    return marks
+
+
+class Minutes(NamedTuple):
+    """How many runs there are now, and after a change, a column for each quarter of an hour.
+
+    Attributes:
+        axis: the time that they show.
+        rows: the columns of the one and of the other: place, top, width, height, and whether it has the busiest minute.
+        said: their busiest minutes, in words.
+    """
+
+    axis: Axis
+    rows: Sequence[Sequence[tuple[float, float, float, float, bool]]]
+    said: Sequence[str]
+
+
+#: The pixels of a row of what a change moves.
+MOVED_HIGH = 40
+
+
+def moved_minutes(found: Moved, zone: tzinfo) -> Minutes:
+    """Return the picture of what a change moves: the height of a column is its busiest minute, on one scale."""
+    peaks = [0 if peak is None else peak.runs for peak in found.peaks]
+    most, first = max(*peaks, 1), int(found.start.timestamp())
+    seconds = (found.end - found.start).total_seconds()
+    rows, said = list[Any](), list[str]()
+    for minutes, peak, at, word in zip((found.before, found.after), peaks, found.peaks, ("Now", "After")):
+        columns: dict[int, int] = {}
+        for minute, runs in minutes.items():
+            place = max(minute - first, 0) // int(QUARTER.total_seconds())
+            columns[place] = max(columns.get(place, 0), runs)
+        width = 100 * QUARTER.total_seconds() / seconds
+        rows.append(
+            [
+                (round(place * width, 2), MOVED_HIGH - tall, round(width * 0.84, 2), tall, runs == peak)
+                for place, runs in sorted(columns.items())
+                if (tall := max(round(MOVED_HIGH * runs / most, 1), 1)) and place * width < 100
+            ]
+        )
+        busiest = f", at {at.at.astimezone(zone):%H:%M}" if at else ""
+        said.append(f"{word}: at most {_runs(peak)} in a minute{busiest}")
+    return Minutes(Axis(found.start, found.end, found.start, zone), rows, said)
+
+
+class Step(NamedTuple):
+    """A moment of a run, and what came before it.
+
+    Attributes:
+        word: ``due``, ``sent``, ``started`` or ``ended``; ``now`` of one that goes on.
+        moment: when it was.
+        span: how long after the moment before it that was; None: it is the first one.
+        tone: that of the time between the two.
+        x, width: the place of that time in the picture and its width, in percent.
+    """
+
+    word: str
+    moment: datetime
+    span: timedelta | None
+    tone: str
+    x: float
+    width: float
+
+
+def steps(run: Run, now: datetime) -> list[Step]:
+    """Return the moments of a run that are known; the time between them makes a bar."""
+    due = (run.due_at or run.fire_time) if run.kind is Kind.SCHEDULE else None
+    known = [("due", due, ""), ("sent", run.sent_at, "rest"), ("started", run.started_at, "coming")]
+    known.append(("ended", run.finished_at, STATES[run.state].tone if run.started_at else "held"))
+    if not run.is_final:
+        known.append(("now", now, "busy" if run.state is State.STARTED else "coming"))
+    moments = [(word, moment, tone) for word, moment, tone in known if moment is not None]
+    if not moments:
+        return []
+    begin = moments[0][1]
+    whole = max((moments[-1][1] - begin).total_seconds(), 0.000_001)
+    found, last = list[Step](), begin
+    for place, (word, moment, tone) in enumerate(moments):
+        span = max(moment - last, timedelta())
+        x, width = 100 * (last - begin).total_seconds() / whole, 100 * span.total_seconds() / whole
+        found.append(Step(word, moment, span if place else None, tone, min(x, 100 - TICK), max(width, TICK)))
+        last = max(moment, last)
+    return found
+
+
+#: The pixels of the chart of an entry, of the highest and of the lowest column in it, and its share of its place.
+CHART, CHART_HIGHEST, CHART_LOWEST, CHART_SHARE = 120, 112, 4, 0.78
+
+
+class Chart(NamedTuple):
+    """The newest runs of an entry, a column each, on a logarithmic scale of their durations.
+
+    Attributes:
+        marks: the columns; one that failed stands before a pale one of full height.
+        lines: durations in words with their heights above the foot in pixels: the median, and that of 95 % of them.
+        first, last: when the oldest and the newest of them was due; None: not known.
+        words: the same in words.
+    """
+
+    marks: Sequence[Mark]
+    lines: Sequence[tuple[float, str]]
+    first: datetime | None
+    last: datetime | None
+    words: str
+
+
+def run_chart(runs: Sequence[RunBrief], usual: timedelta | None, longest: timedelta | None, zone: tzinfo) -> Chart:
+    """Return the chart of the newest runs of an entry, which are passed the newest first.
+
+    Arguments:
+        runs: the runs.
+        usual: the median of how long they take; None: too few are known.
+        longest: the 95th percentile of that.
+        zone: that of the times in words.
+    """
+    newest = list(reversed(runs[:MOST_BARS]))
+    known = [run.took for run in newest if run.took is not None]
+    least, most = max(min(known, default=SHORTEST), 0.001), max(max(known, default=LONGEST), 0.002)
+
+    def height(seconds: float) -> float:
+        share = math.log(max(seconds, least) / least) / math.log(most / least) if most > least else 1.0
+        return round(CHART_LOWEST + (CHART_HIGHEST - CHART_LOWEST) * min(share, 1.0), 1)
+
+    marks, place = list[Mark](), 100 / MOST_BARS
+    for number, run in enumerate(newest):
+        tone, x, width = STATES[run.state].tone, number * place, place * CHART_SHARE
+        tall = CHART_LOWEST if run.took is None else height(run.took)
+        shapes: list[Shape] = [(tone, CHART - tall, tall, x, width)]
+        if tone == "bad":
+            shapes.insert(0, ("pale", CHART - CHART_HIGHEST, CHART_HIGHEST, x, width))
+        link = f"/run?id={quote(run.id, safe='', errors='replace')}"
+        marks.append(Mark(x, place, shapes, _run_words(run, zone), link))
+    lines = [
+        (height(each.total_seconds()), span_words(each)) for each in dict.fromkeys((usual, longest)) if each is not None
+    ]
+    if len(lines) == 2 and abs(lines[1][0] - lines[0][0]) < NEAR_LINES:
+        lines = lines[:1]
+    moments = [run.moment for run in newest if run.moment is not None]
+    return Chart(marks, lines, min(moments, default=None), max(moments, default=None), _bars_words(runs, zone))
+
+
+#: The places of the tracks of a cause line, from its top, in pixels: what happened, and what ran; and their heights.
+MARKS_AT, MARKS_HIGH, RUNS_AT, RUNS_HIGH, CAUSE = 4, 12, 28, 24, 60
+
+#: The tones of what happened, by its kind; that of pauses and gaps is the ground of the whole line.
+EVENTS = {"change": "change", "beat": "quiet", "worker": "bad", "pause": "held", "gap": "warn"}
+
+#: How much of the picture a letter of a label takes at most, and what is before the first one, in percent.
+LETTER, INDENT = 1.15, 2.0
+
+
+class CauseLine(NamedTuple):
+    """What happened to an entry and to its schedule, on one line.
+
+    Attributes:
+        grounds: pauses and gaps, as high as the line.
+        marks: what happened, then the failures in a row, then the runs that are kept.
+        labels: what some of the marks are called, with their places in percent, and whether they end there.
+        fails: the label of the failures in a row and its place; empty: there are none.
+    """
+
+    axis: Axis
+    grounds: Sequence[Mark]
+    marks: Sequence[Mark]
+    labels: Sequence[tuple[float, str, bool]]
+    fails: tuple[str, float]
+    words: str
+
+
+def cause_line(name: str, found: Before, runs: Sequence[RunBrief], axis: Axis, failed: str = "") -> CauseLine:
+    """Return the line of an entry.
+
+    Arguments:
+        name: the entry.
+        found: what happened.
+        runs: its newest runs, the newest first.
+        axis: the time that is shown, which ends now.
+        failed: how often it has failed in a row, in words; empty: it has not.
+    """
+    grounds, marks, named = list[Mark](), list[Mark](), list[tuple[float, str]]()
+    to_changes = f"/changes?name={quote(name, safe='', errors='replace')}"
+    for event in reversed(found.events):
+        x, end = max(axis.place(event.begin), 0.0), min(axis.place(event.end), 100.0)
+        if end < 0 or x > 100:
+            continue
+        is_ground, link = event.kind in ("pause", "gap"), to_changes if event.kind == "change" else "/status"
+        title = f"{_day_and_time(event.begin, axis.zone)}: {event.text}"
+        width = max(end - x, TICK)
+        if is_ground:
+            grounds.append(Mark(x, width, [(EVENTS[event.kind], 0, CAUSE, x, width)], title, link))
+        else:
+            link = f"/run?id={quote(event.run, safe='', errors='replace')}" if event.run else link
+            marks.append(Mark(x, width, [(EVENTS[event.kind], MARKS_AT, MARKS_HIGH, x, 2 * TICK)], title, link))
+        named.append((round(x, 2), event.label))
+    fails = ("", 0.0)
+    if failed and found.since and (x := max(axis.place(found.since), 0.0)) < 100:
+        title = f"failed {failed} since {_day_and_time(found.since, axis.zone)}"
+        link = f"/history?name={quote(name, safe='', errors='replace')}&state={','.join(sorted(FAILED))}"
+        marks.append(Mark(x, 100 - x, [("pale", RUNS_AT, RUNS_HIGH, x, 100 - x)], title, link))
+        fails = (f"failed {failed}", round(x, 2))
+    for run in reversed(runs[:MOST_BARS]):
+        moment = run.finished_at or run.started_at or run.moment
+        if moment is not None and 0 <= (x := axis.place(moment)) <= 100:
+            tone, link = STATES[run.state].tone, f"/run?id={quote(run.id, safe='', errors='replace')}"
+            shape = (tone, RUNS_AT, RUNS_HIGH, min(x, 100 - TICK), TICK)
+            marks.append(Mark(min(x, 100 - TICK), TICK, [shape], _run_words(run, axis.zone), link))
+    said = [f"{len(found.events):,} {'event' if len(found.events) == 1 else 'events'}", _bars_words(runs, axis.zone)]
+    return CauseLine(axis, grounds, marks, _labels(named), fails, ", ".join(said))
+
+
+def _labels(named: Sequence[tuple[float, str]]) -> list[tuple[float, str, bool]]:
+    """Return the labels that touch no other one, those of the newest marks first to have room.
+
+    Each has its place and its text, and whether it ends there: at the right of the picture it stands before its mark.
+    """
+    taken, labels = list[tuple[float, float]](), list[tuple[float, str, bool]]()
+    for x, text in reversed(named):
+        needed = INDENT + LETTER * len(text)
+        is_before = x + needed > 100
+        first, last = (x - needed, x) if is_before else (x, x + needed)
+        if first >= 0 and all(last <= begin or first >= end for begin, end in taken):
+            taken.append((first, last))
+            labels.append((x, text, is_before))
+    return sorted(labels)
+
+
 class Weeks(NamedTuple):
     """The runs of an entry in the next two weeks, and the same as a sentence."""
 
@@ -468,13 +779,6 @@ def two_weeks(
     days = len({moment.astimezone(zone).date() for moment in within})
     drawn = lane(Band(name, len(due), 0), due, [], axis, held_until)
     return Weeks(axis, drawn, f"Fires on {days or 'none'} of the next 14 days.")
-
-
-def _height(seconds: float | None) -> int:
-    if seconds is None:
-        return LOWEST
-    share = math.log(max(seconds, SHORTEST) / SHORTEST) / math.log(LONGEST / SHORTEST)
-    return LOWEST + round((HIGHEST - LOWEST) * min(share, 1.0))
 
 
 @lru_cache(KEPT_BRIEFS)
@@ -514,10 +818,16 @@ def _at_most(peak: Peak | None, runs: int, zone: tzinfo) -> str:
     return f", at most {peak.runs:,} in a minute, at {peak.at.astimezone(zone):%H:%M}" if peak and runs > 1 else ""
 
 
-def _busiest_words(found: Quarters, zone: tzinfo) -> str:
+#: Characters of a name beside a picture, and which part of the busiest minute an entry has at least that is named.
+MOST_NAME, TELLING = 60, 5
+
+
+def busiest_words(found: Quarters, zone: tzinfo) -> str:
+    """Return the busiest minute to come in words, and whose runs make it so, or an empty text if no run comes."""
     peak, (name, of_name) = found.peak, found.whose
     if peak is None:
         return ""
+    name = shown(name, MOST_NAME) if of_name * TELLING >= peak.runs else ""
     whose = f", {of_name:,} of {name}" if name and of_name < peak.runs else f", all of {name}" if name else ""
     return f"Busiest minute {peak.at.astimezone(zone):%H:%M}: {_runs(peak.runs)}{whose}"
 

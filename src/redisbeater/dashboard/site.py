@@ -344,6 +344,7 @@ class Site:
         held: the fire times that wait while it is paused.
         disabled: how many entries are disabled, which Redis has no list of.
         allow_any_task: whether forms take tasks that the application does not know.
+        runs_kept: how many runs of each entry are kept.
         form: the fields of the form of an entry, by their groups.
     """
 
@@ -367,6 +368,7 @@ class Site:
     status: RecentStatus
     held: Recent[HeldRuns]
     disabled: Recent[int]
+    runs_kept: int
     form: Mapping[str, list[FormField]]
 
     async def user(self, request: Request) -> User | None:

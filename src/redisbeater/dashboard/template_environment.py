@@ -12,8 +12,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redisbeater.dashboard import words
+from redisbeater.dashboard.frames import raised_of
 from redisbeater.dashboard.pages import PAGES
-from redisbeater.dashboard.pictures import HIGHEST, Bars, Mark, history_bars, timeline, two_weeks
+from redisbeater.dashboard.pictures import (
+    Bars,
+    Mark,
+    history_bars,
+    moved_minutes,
+    run_chart,
+    steps,
+    timeline,
+    two_weeks,
+)
 from redisbeater.display import printable_json, shown
 from redisbeater.management.entry_view import COLUMNS
 from redisbeater.management.verbs import VERBS, command_line
@@ -58,6 +68,10 @@ def environment() -> Environment:
         timeline=timeline,
         history_bars=history_bars,
         two_weeks=two_weeks,
+        run_chart=run_chart,
+        moved_minutes=moved_minutes,
+        run_steps=steps,
+        raised_of=raised_of,
         run_states=STATES,
         secret_keys=hidden,
         ends=ENDS,
@@ -121,18 +135,8 @@ def _json(value: Any) -> Markup:
 
 
 def _shapes(drawn: Bars) -> Markup:
-    """Return bars as shapes of SVG; a template takes four times as long for the 1,500 of a page.
-
-    What the bars of two entries have in common stands last: the page is a twentieth less when it is packed.
-    """
-    foot = HIGHEST + 2
-    return Markup(
-        "".join(
-            f'<rect class="{bar.tone}" y="{foot - bar.height}" height="{bar.height}" width="3" x="{bar.x}">'
-            f"<title>{escape(bar.title)}</title></rect>"
-            for bar in drawn.bars
-        )
-    )
+    """Return bars as shapes of SVG."""
+    return Markup("".join(f'<path class="{tone}" d="{shape}"></path>' for tone, shape in drawn.paths))
 
 
 def _marks(marks: Sequence[Mark], root: str, height: int, stop: float) -> Markup:

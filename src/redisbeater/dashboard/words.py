@@ -5,23 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
+from itertools import repeat
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.pictures import held_until
 from redisbeater.dashboard.site import Clock
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.edit_report import value_words
 from redisbeater.management.entry_view import EntryView
 from redisbeater.management.future import HeldRuns
+from redisbeater.management.moved import Moved
 from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words, running_time
 from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Argument, Verb
+from redisbeater.management.why.before import Event
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.redaction import BLANK
-from redisbeater.times import FAR_FUTURE, date_words, from_iso, span_words
+from redisbeater.schedules.zones import read_zone
+from redisbeater.times import FAR_FUTURE, date_words, from_iso, from_unix, span_words
 
 if TYPE_CHECKING:
     from redisbeater.dashboard.access import Head
@@ -33,6 +39,12 @@ def late(run: Run) -> str:
     """Return how late a run was sent, or an empty text if that is unknown."""
     length = lateness(run)
     return "" if length is None else late_words(length)
+
+
+def is_delayed(run: Run) -> bool:
+    """Return whether a run was sent a second late or later."""
+    length = lateness(run)
+    return length is not None and length >= timedelta(seconds=1)
 
 
 def took(run: Run, now: datetime) -> str:
@@ -122,6 +134,55 @@ def typed(text: str, local: datetime) -> str:
     return f"{local:%Y-%m-%d %H:%M:%S}".removesuffix(":00") if is_of_link else text
 
 
+def before(event: Event, since: datetime) -> str:
+    """Return how long before a moment something happened, or that it went on then."""
+    length = since - event.end
+    return f"{span_words(length)} before" if length > timedelta() else "at that time"
+
+
+#: A minute with more runs than this, or with so many times the median, is a herd.
+HERD, HERD_TIMES = 100, 3
+
+
+def is_herd(found: Moved) -> bool:
+    """Return whether a change leaves a minute that is far above the others."""
+    after, (_, peak) = found.after, found.peaks
+    if peak is None or peak.runs < 2:
+        return False
+    minutes = max(int((found.end - found.start).total_seconds()) // 60, 1)
+    usual = median([*after.values(), *repeat(0, max(minutes - len(after), 0))])
+    return peak.runs > HERD or (peak.runs > HERD_TIMES * max(usual, 1) and peak.at in _changed(found))
+
+
+def _changed(found: Moved) -> set[datetime]:
+    """Return the minutes that a change gives more runs."""
+    return {from_unix(minute) for minute, runs in found.after.items() if runs > found.before.get(minute, 0)}
+
+
+def plain(found: Any, clock: Clock, zone: tzinfo | None) -> str | None:
+    """Return a value of a definition as people write it, or None if only JSON says it."""
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if found is None or found in ([], {}):
+        return "none"
+    if isinstance(found, dict) and all(isinstance(each, str) for each in found.values()) and "__type__" not in found:
+        return ", ".join(f"{key}={each}" for key, each in found.items())
+    if isinstance(found, dict) and found.get("__type__") == "datetime":
+        moment = _moment(found, zone or clock.now.tzinfo)
+        return value_words(found) if moment is None else clock.long_words(moment, zone)
+    return found if isinstance(found, str) else f"{found:,}" if isinstance(found, int) else None
+
+
+def _moment(parts: dict[str, Any], zone: tzinfo | None) -> datetime | None:
+    """Return a stored time, or None if another program wrote it."""
+    numbers = [parts.get(part, 0) for part in ("year", "month", "day", "hour", "minute", "second", "microsecond")]
+    try:
+        name = parts.get("timezone")
+        return datetime(*numbers).replace(tzinfo=zone if name is None else read_zone(name, "timezone"))
+    except (TypeError, ValueError, InvalidEntry):
+        return None
+
+
 def value(found: Any, field: str) -> str:
     """Return a value before or after a change in words."""
     return BLANK if found == BLANK else value_words(found)
@@ -188,24 +249,27 @@ class Chip(NamedTuple):
 def chips(head: Head, shown: Mapping[str, str]) -> Iterator[Chip]:
     """Yield the numbers of entries that somebody may look for, those that need attention first.
 
+    Each has its place, also with none, so that nothing moves under the pointer; behind them stands what is seldom.
+
     Arguments:
         head: has the numbers.
         shown: the filters of the page that is shown, by name.
     """
     status = head.status
-    for entries, word, field, value in (
+    kinds = [
         (status.failed, "failed", "result", "failed"),
-        (status.unstable, "unstable", "result", "unstable"),
-        (status.unstarted_entries, "waiting", "result", "waiting"),
-        (status.broken, "broken", "state", "broken"),
         (status.failing, "not sent", "state", "failing"),
-        (head.late, "late", "state", "late"),
+        (status.unstarted_entries, "waiting", "result", "waiting"),
+        (status.unstable, "unstable", "result", "unstable"),
         (status.running_entries, "running", "result", "running"),
         (head.disabled, "disabled", "state", "disabled"),
-    ):
-        tone = RESULTS[Result(value)].tone if field == "result" else "quiet" if value == "disabled" else "bad"
-        if entries or shown == {field: value}:
-            yield Chip(f"{entries:,} {word}", tone, f"?{field}={value}", shown == {field: value})
+    ]
+    seldom = [(status.broken, "broken", "state", "broken"), (head.late, "late", "state", "late")]
+    for entries, word, field, value in [*kinds, *seldom]:
+        tone = RESULTS[Result(value)].tone if field == "result" else "disabled" if value == "disabled" else "bad"
+        if entries or shown == {field: value} or (entries, word, field, value) in kinds:
+            style = tone if entries else f"{tone} none"
+            yield Chip(f"{entries:,} {word}", style, f"?{field}={value}", shown == {field: value})
     yield Chip(f"all {status.entries + status.unstored:,}", "quiet", "", not shown)
 
 

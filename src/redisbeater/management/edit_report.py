@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redisbeater.context import Context
 from redisbeater.display import json_form, printable_json, quoted, shown
@@ -59,6 +59,8 @@ class EditReport:
     changed: Mapping[str, tuple[Any, Any]]
     next_before: datetime | None
     next_after: datetime | None
+    #: The entry before and after, as :func:`redisbeater.management.moved.moved_by` takes them.
+    _pair: tuple[StoredEntry | None, StoredEntry | None] = field(default=(None, None), repr=False, compare=False)
 
     @classmethod
     def of(cls, edit: Edit, context: Context) -> EditReport:
@@ -77,7 +79,13 @@ class EditReport:
             },
             next_before=None if before is None else before.due_at(context.defaults),
             next_after=entry.due_at,
+            _pair=(before, after),
         )
+
+    @property
+    def pair(self) -> tuple[StoredEntry | None, StoredEntry | None]:
+        """The entry before and after, as it is stored, or None where it was not, or could not be read."""
+        return self._pair
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
@@ -241,6 +249,43 @@ def _newest(changes: list[tuple[str, LogLine]], limit: int) -> tuple[list[tuple[
     return kept, len(kept) < len(changes)
 
 
+#: Changes of one act follow each other at most so long after.
+ONE_ACT = timedelta(seconds=60)
+
+
+class Act(NamedTuple):
+    """What a person did at once: neighbouring changes with the same person, verb, details and note.
+
+    Attributes:
+        line: that of the newest change.
+        changes: each with the name of its entry, the newest first.
+    """
+
+    line: LogLine
+    changes: Sequence[tuple[str, LogLine]]
+
+
+def acts_of(changes: Iterable[tuple[str, LogLine]]) -> list[Act]:
+    """Return changes, the newest first, by what was done at once; a change without a person is an act of its own."""
+    acts: list[tuple[LogLine, list[tuple[str, LogLine]]]] = []
+    for name, line in changes:
+        last = acts[-1][1][-1][1] if acts else None
+        if name and last is not None and acts[-1][1][-1][0] and _is_one_act(last, line):
+            acts[-1][1].append((name, line))
+        else:
+            acts.append((line, [(name, line)]))
+    return [Act(line, found) for line, found in acts]
+
+
+def _is_one_act(newer: LogLine, older: LogLine) -> bool:
+    if not newer.details.get("by") or newer.what != older.what or newer.count != older.count:
+        return False
+    is_near = bool(newer.last and older.last and newer.last - older.last <= ONE_ACT)
+    of_entry = ("next", "was", "dropped_skips")
+    alike = ({key: each for key, each in line.details.items() if key not in of_entry} for line in (newer, older))
+    return is_near and next(alike) == next(alike)
+
+
 def draft(context: Context, entry: RedisScheduleEntry, *, only_new: bool = True) -> RedisScheduleEntry:
     """Return an entry as it would be stored; write nothing.
 
@@ -256,11 +301,11 @@ def draft(context: Context, entry: RedisScheduleEntry, *, only_new: bool = True)
 
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, Any, Any]]:
     old, new = edit.values
-    for field in edit.changed_fields:
-        if field == "schedule":
-            yield field, before and _words(before), _words(after)
+    for name in edit.changed_fields:
+        if name == "schedule":
+            yield name, before and _words(before), _words(after)
         else:
-            yield from json_text.changed_parts(field, shown_value(old, field), shown_value(new, field))
+            yield from json_text.changed_parts(name, shown_value(old, name), shown_value(new, name))
 
 
 def _words(stored: StoredEntry) -> str:

@@ -414,8 +414,8 @@ COLUMNS = (
     Column("schedule", "Schedule", lambda entry: entry.brief or entry.last_error or entry.schedule,
            shown_in="terminal"),
     Column("task", "Task", lambda entry: entry.task, shown_in="terminal"),
-    Column("usual", "Usually takes", shown_in="page", style="when usual"),
-    Column("history", "Last 30 runs", shown_in="page", style="history"),
+    Column("usual", "Usual", shown_in="page", style="when usual"),
+    Column("history", "Last 30", shown_in="page", style="history"),
     # A new column stands last.
 )  # fmt: skip
 

@@ -191,8 +191,14 @@ _INDEXED = frozenset(("finished", "failing", "late"))
 #: The results of whose entries, or runs, Redis has lists.
 LISTED_RESULTS = frozenset(("failed", "unstable", "waiting", "running"))
 
+#: What an entry is whose runs were sent, and of which none has ever succeeded: no result, but asked for as one.
+NEVER_SUCCEEDED = "never-succeeded"
+
 #: The results that a listing may be asked for.
-RESULTS_ASKED = tuple(map(str, Result))
+RESULTS_ASKED = (*map(str, Result), NEVER_SUCCEEDED)
+
+#: Those that only runs and counts tell.
+_TOLD_BY_RUNS = frozenset(("late", NEVER_SUCCEEDED))
 
 #: How many entries of a search are kept as they were found, so that those of a first page need not be read again.
 MOST_KEPT = 200
@@ -212,7 +218,8 @@ class Search:
             first; the latest first; by result: first what is not sent, then what failed, waits for a worker, and so on.
         results: only entries with one of these results, by the ends of their runs: ``failed``, ``unstable``, ``ok``,
             ``never``; or with a run that waits for a worker, or is executed: ``waiting``, ``running``; or ``late``, for
-            which the newest runs of all entries that are ``ok`` are read. Empty: all.
+            which the newest runs of all entries that are ``ok`` are read; or ``never-succeeded``, for which the counts
+            of entries are read that were sent and of whose last ends none was a success. Empty: all.
         text: only entries with this text in their name, task, description or a label, in any case.
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
@@ -271,19 +278,30 @@ class Search:
         for part in self._parts(most):
             number = 0
             found = filter(None, map(self.found, part))
-            for entry in self._late(found) if "late" in self._results else found:
+            for entry in self._told_by_runs(found) if self._results & _TOLD_BY_RUNS else found:
                 yield entry
                 number += self._sort == "name" or entry.next is not None or (is_in_order and entry.is_dormant)
                 if number == most:
                     break
         yield from self.unstored(self._seen)
 
-    def _late(self, found: Iterator[EntryView]) -> Iterator[EntryView]:
-        """Yield those of the entries that have a wanted result; of which the last run was late, only the runs tell."""
+    def _told_by_runs(self, found: Iterator[EntryView]) -> Iterator[EntryView]:
+        """Yield those of the entries that have a wanted result, also one that only their runs or counts tell."""
+        is_late, is_never = "late" in self._results, NEVER_SUCCEEDED in self._results
         while piece := list(islice(found, PIECE)):
-            for entry, read in zip(piece, with_results(self._context, piece)):
-                if self._has_result(entry) or (read.result and read.result.result is Result.LATE):
+            late = {
+                read.name
+                for read in (with_results(self._context, piece) if is_late else ())
+                if read.result and read.result.result is Result.LATE
+            }
+            may = [entry.name for entry in piece if self._may_never_have_succeeded(entry)] if is_never else []
+            never = set(may) - self._context.redis.runs.have_succeeded(may)
+            for entry in piece:
+                if self._has_result(entry) or entry.name in late or entry.name in never:
                     yield entry
+
+    def _may_never_have_succeeded(self, entry: EntryView) -> bool:
+        return entry.exists and "S" not in entry.ends.letters and (bool(entry.ends.letters) or entry.runs > 0)
 
     def shown(self, limit: int | None = None) -> list[EntryView]:
         """Return :meth:`entries`, each checked that it can be shown."""
@@ -473,7 +491,8 @@ class Search:
         """Return the entry of a snapshot, or None if it is not wanted."""
         found = self._found(snapshot)
         may_be_late = "late" in self._results and found and found.ends.result is Result.OK
-        if found and self._results and not (may_be_late or self._has_result(found)):
+        may_never = NEVER_SUCCEEDED in self._results and found and self._may_never_have_succeeded(found)
+        if found and self._results and not (may_be_late or may_never or self._has_result(found)):
             return None
         if found is None or not self._states or found.state in self._states:
             return found

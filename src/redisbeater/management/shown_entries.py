@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from redisbeater.context import Context
+from redisbeater.management.blanking import redacted_line
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.long_read import long_read
 from redisbeater.management.search import RESULTS_ASKED, Filter, Search, checked_states
+from redisbeater.management.why.facts import says_disabled
 from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 
@@ -27,6 +29,22 @@ def view_of(context: Context, name: str, *, has_secrets: bool = False) -> EntryV
 def views_of(context: Context, names: Sequence[str]) -> list[EntryView]:
     """Return entries by their names, without those that there are not."""
     return Search(context).named(names)
+
+
+#: Lines of a log among which the one is looked for that says who has disabled an entry.
+LINES = 5
+
+
+def disabled_by(context: Context, names: Sequence[str]) -> dict[str, str]:
+    """Return who disabled entries, and why, ``anna: moving``, by their names, where their logs say it."""
+    found = {}
+    for name, lines in zip(names, context.redis.log.of_entries(names, LINES)):
+        line = next((line for line in lines if says_disabled(line)), None)
+        if line is not None:
+            details = redacted_line(context, line).details
+            said = (str(details.get("by", "")).partition("@")[0], str(details.get("note", "")))
+            found[name] = ": ".join(filter(None, said))
+    return found
 
 
 @long_read

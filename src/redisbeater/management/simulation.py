@@ -70,8 +70,8 @@ class Simulation:
         entries: how many entries run at all.
         per_second: UNIX seconds -> runs.
         zone: whose hours and days are counted.
-        peak: the entries that run in the busiest minute: name -> runs. Those whose names differ only in a number at the
-            end are one, ``report*``.
+        peak: the entries that run in the busiest minute: name -> runs, those first that have most above what they have
+            in a minute on average. Those whose names differ only in a number at the end are one, ``report*``.
         is_at_least: whether there are more runs, which were not counted because that takes too long; of some entries
             the first run alone is counted then.
         bands: the entries that run, or ran in the six hours before; those with the fewest runs first, then by time.
@@ -147,12 +147,15 @@ def simulate(
         groups[course.group].append(course)
     per_second: Counter[int] = Counter()
     bands: list[Band] = []
+    rates: dict[tuple[object, ...], float] = {}
+    minutes = (end - start) / timedelta(minutes=1)
     found = entries = done = 0
-    for members in groups.values():
+    for group, members in groups.items():
         seconds = Counter(members[0].seconds(start, end, max(MOST_FIRE_TIMES - found, 1)))
         for second, runs in seconds.items():
             per_second[second] += runs * len(members)
         runs, first = sum(seconds.values()), min(seconds, default=0)
+        rates[group] = runs / minutes
         bands += _bands(members, runs, first, start - max(BEFORE, (end - start) / 3))
         found, done = found + runs, done + len(members)
         entries += len(members) if seconds else 0
@@ -165,7 +168,7 @@ def simulate(
         zone=zone,
         entries=entries,
         per_second=per_second,
-        peak=_peak(groups.values(), busiest, start, end) if busiest else {},
+        peak=_peak(groups, rates, busiest, start, end) if busiest else {},
         is_at_least=found >= MOST_FIRE_TIMES,
         bands=sorted(bands, key=lambda band: (band.runs, band.first, band.name)),
     )
@@ -194,21 +197,39 @@ def number_of_runs(course: FutureRuns, start: datetime, end: datetime, known: di
     return known[group]
 
 
-def _peak(groups: Iterable[list[FutureRuns]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
-    """Return the entries that run in the busiest minute by families, those with the most runs first."""
+def _peak(
+    groups: Mapping[tuple[object, ...], list[FutureRuns]],
+    rates: Mapping[tuple[object, ...], float],
+    busiest: Peak,
+    start: datetime,
+    end: datetime,
+) -> dict[str, int]:
+    """Return the entries that run in the busiest minute by families: those first that are its reason.
+
+    Arguments:
+        groups: the entries that run alike.
+        rates: how many runs one of them has in a minute, on average.
+        busiest: the minute.
+        start: when the simulation begins.
+        end: when it ends.
+    """
     families: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    usual: defaultdict[str, float] = defaultdict(float)
     begin = (busiest.at - EPOCH) // timedelta(seconds=1)
     since = max(start, busiest.at - timedelta(minutes=1))
     until = min(end, busiest.at + timedelta(minutes=1))
-    for members in groups:
+    for group, members in groups.items():
         runs = sum(1 for second in members[0].seconds(since, until, MOST_FIRE_TIMES) if 0 <= second - begin < 60)
         for member in members if runs else ():
-            families[_NUMBER.sub("", member.name) or member.name].append((member.name, runs))
-    counted = {
-        f"{stem}*" if len(found) > 1 else found[0][0]: sum(runs for _, runs in found)
+            stem = _NUMBER.sub("", member.name) or member.name
+            families[stem].append((member.name, runs))
+            usual[stem] += rates[group]
+    counted = [
+        (sum(runs for _, runs in found) - usual[stem], f"{stem}*" if len(found) > 1 else found[0][0], found)
         for stem, found in families.items()
-    }
-    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+    ]
+    counted.sort(key=lambda each: (-each[0], each[1]))
+    return {name: sum(runs for _, runs in found) for _, name, found in counted}
 
 
 def _by(seconds: int, per_second: Mapping[int, int]) -> Counter[int]:
@@ -318,7 +339,7 @@ class Forecast:
         known: dict[tuple[object, ...], int] = {}
 
         def count(entry: StoredEntry | None) -> int:
-            course = None if entry is None else _course(context, entry)
+            course = None if entry is None else course_of_stored(context, entry)
             return 0 if course is None else number_of_runs(course, changes.now, end, known)
 
         for number, name in enumerate(changed, 1):
@@ -349,7 +370,7 @@ def _runs_of_busiest_minute(simulation: Simulation) -> int:
 
 
 def _courses(context: Context, entries: Iterable[StoredEntry]) -> Iterator[FutureRuns]:
-    return filter(None, (_course(context, stored) for stored in entries))
+    return filter(None, (course_of_stored(context, stored) for stored in entries))
 
 
 def _found(context: Context, wanted: Filter, states: Collection[str], text: str) -> Iterator[StoredEntry]:
@@ -359,7 +380,13 @@ def _found(context: Context, wanted: Filter, states: Collection[str], text: str)
             yield found.stored
 
 
-def _course(context: Context, stored: StoredEntry) -> FutureRuns | None:
+def read_stored(context: Context, names: Sequence[str]) -> Iterator[StoredEntry]:
+    """Yield those of some entries that can be read and are not quarantined."""
+    return _read(context, names, Filter(), None)
+
+
+def course_of_stored(context: Context, stored: StoredEntry) -> FutureRuns | None:
+    """Return the future of a stored entry, or None if it will not run, or nobody can tell when."""
     context = context.in_zone(stored.zone)
     try:
         return course_of(stored, context.defaults, context.codec)

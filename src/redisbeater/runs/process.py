@@ -9,7 +9,10 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -21,6 +24,7 @@ from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.log_lines import get_logger
+from redisbeater.model.node import Node
 from redisbeater.model.run import FINAL, Run, State
 from redisbeater.runs.outbox import Outbox
 from redisbeater.runs.running import Running, RunningTable, execution_of, is_tracked, odd_headers
@@ -136,6 +140,24 @@ def _is_pool_process() -> bool:
 #: Seconds that a process that ends waits for its last reports, in units of ``redisbeater_run_write_timeout``.
 FLUSH_TIMEOUTS = 2
 
+#: Seconds between two reports of a worker.
+NODE_SECONDS = 15.0
+
+
+def node_of(worker: Any, since: datetime, now: datetime) -> Node:
+    """Return the report of a worker, which is Celery's consumer."""
+    pool = getattr(worker, "pool", None)
+    slots = getattr(pool, "num_processes", None) or getattr(pool, "limit", None)
+    return Node(
+        name=str(worker.hostname),
+        since=since,
+        seen_at=now,
+        pool=type(pool).__module__.rpartition(".")[2] if pool is not None else "",
+        slots=slots if isinstance(slots, int) else 0,
+        queues=tuple(map(str, worker.app.amqp.queues.consume_from)),
+    )
+
+
 #: By app and process: what a child inherits by a fork has its parent's locks, thread and connection.
 _PROCESSES: WeakKeyDictionary[Celery, dict[int, Process | None]] = WeakKeyDictionary()
 
@@ -160,7 +182,9 @@ class Process:
         self._config = config
         self._host = socket.gethostname()
         self._store = RunStore.of_worker(config)
-        self.outbox = Outbox(config.run_write_timeout, self.renew, self.running.renew_at)
+        self.outbox = Outbox(config.run_write_timeout, self.do_duties, self._duty_at)
+        self._node: Callable[[datetime], Node] | None = None
+        self._node_at = math.inf
         self._watchdog = Watchdog(self.running, config) if config.stop_when_cut_off else None
 
     @classmethod
@@ -246,6 +270,16 @@ class Process:
             self.outbox.put(lambda: self._start(running))
         self._put_end(running.execution, state, seconds=time.monotonic() - running.began, **details)
 
+    def do_duties(self) -> None:
+        """Renew the leases that are due, and report the worker if it is time: between two reports of the outbox."""
+        if self.running.renew_at() <= host_seconds():
+            self.renew()
+        if self._node_at <= host_seconds():
+            self._report_node()
+
+    def _duty_at(self) -> float:
+        return min(self.running.renew_at(), self._node_at)
+
     def renew(self) -> None:
         """Renew the leases that are due; the outbox does so between two reports."""
         due, asked_at = self.running.to_renew(), host_seconds()
@@ -269,6 +303,27 @@ class Process:
             self._store.drop(execution, error=error)
 
         self.outbox.put(write)
+
+    # The main process: the worker as a whole
+
+    def begin_node(self, worker: Any) -> None:
+        """Report a worker that is ready, and again each 15 seconds, where runs are tracked."""
+        if self._config.track_runs:
+            self._node, self._node_at = partial(node_of, worker, datetime.now(timezone.utc)), math.inf
+            self.outbox.put(self._report_node)
+
+    def end_node(self) -> None:
+        """Report that a worker ends."""
+        if self._node is not None:
+            name, self._node, self._node_at = self._node(datetime.now(timezone.utc)).name, None, math.inf
+            self.outbox.put(lambda: self._store.forget_node(name))
+
+    def _report_node(self) -> None:
+        make = self._node
+        if make is None:  # it ends
+            return
+        self._node_at = host_seconds() + NODE_SECONDS
+        self._store.report_node(make(datetime.now(timezone.utc)).name, lambda now: make(now).to_text())
 
     # The main process, which knows only in which process an execution was
 

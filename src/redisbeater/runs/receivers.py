@@ -51,8 +51,9 @@ def install(app: Celery | None = None) -> None:
         (signals.task_failure, on_failure),
         (signals.task_revoked, on_revoked),
         (signals.task_retry, on_retry),
+        (signals.worker_ready, on_ready),
         (signals.worker_process_shutdown, on_shutdown),
-        (signals.worker_shutdown, on_shutdown),
+        (signals.worker_shutdown, on_stopped),
     ):
         signal.connect(receiver, weak=False, dispatch_uid=f"redisbeater.runs.{receiver.__name__}")
 
@@ -175,6 +176,27 @@ def on_internal_error(sender: Any, request: Any = None, exception: Any = None, *
     """Receive that Celery itself failed around a task, after ``task_postrun``."""
     if isinstance(request, dict) and is_tracked(context := Request(request)):
         _end_from_outside(sender, context, State.FAILURE, error=error_text(exception, _secrets(context)))
+
+
+def on_ready(sender: Any, **_: Any) -> None:
+    """Receive that the worker of this process is ready."""
+    _begin_node(sender)
+
+
+@_reporting
+def _begin_node(process: Process, worker: Any) -> None:
+    process.begin_node(worker)
+
+
+def on_stopped(sender: Any, **_: Any) -> None:
+    """Receive that the worker of this process has stopped."""
+    _end_node(sender)
+    flush_all()
+
+
+@_reporting
+def _end_node(process: Process, worker: Any) -> None:
+    process.end_node()
 
 
 def on_shutdown(**_: Any) -> None:

@@ -50,6 +50,8 @@ key                type         members                                         
 ``P:unstable``     sorted set   entry key -> since when, of those of which 3 of the last 30 failed     none
 ``P:failures``     sorted set   run key -> its end, of the newest 1,000 runs that failed               none
 ``P:minutes``      hash         five minutes and state -> how many runs ended, for six hours           none
+``P:workers``      hash         name of a worker -> JSON: what its main process reports, each 15 s      none
+``P:hours``        hash         hour and state -> how many runs ended, for seven days                  none
 ``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
 ``P:incident:<id>`` hash         a period in which the schedule did not do what it promises:            from its end on
                                 ``docs/wire-format.rst``
@@ -156,6 +158,8 @@ class Keys:
         self.unstable = f"{prefix}:unstable"
         self.failures = f"{prefix}:failures"
         self.minutes = f"{prefix}:minutes"
+        self.hours = f"{prefix}:hours"
+        self.workers = f"{prefix}:workers"
         self.totals = f"{prefix}:totals"
         self.incidents = f"{prefix}:incidents"
         self.current = f"{prefix}:current"
@@ -235,6 +239,8 @@ class Keys:
             self.unstable: "zset",
             self.failures: "zset",
             self.minutes: "hash",
+            self.hours: "hash",
+            self.workers: "hash",
             self.totals: "hash",
             self.incidents: "zset",
             self.current: "hash",

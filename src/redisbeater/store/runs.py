@@ -20,7 +20,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -346,6 +346,20 @@ class RunStore:
         word: str = self._run("drop", [execution.run_id], [*terms, _json(execution.to_fields())])
         return word
 
+    def report_node(self, name: str, make_text: Callable[[datetime], str]) -> None:
+        """Store what a worker reports of itself, which is made of the time of the server."""
+        seconds, microseconds = self._connection.call(lambda client: client.time())
+        text = make_text(from_unix(f"{seconds}.{microseconds:06}"))
+        unless_wrong_type(self._connection, lambda client: client.hset(self._keys.workers, name, text))
+
+    def forget_node(self, name: str) -> None:
+        """Delete what a worker has reported of itself: it ends, or is gone."""
+        unless_wrong_type(self._connection, lambda client: client.hdel(self._keys.workers, name))
+
+    def nodes(self) -> dict[str, str]:
+        """Return the reports of workers on themselves: name -> JSON."""
+        return unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.workers)) or {}
+
     # What beat does
 
     def overdue(self, limit: int = 100, *, seconds: float = 0.0, passed: int = 0) -> list[Run]:
@@ -595,6 +609,27 @@ class RunStore:
         scores = unless_wrong_type(self._connection, read) if names else ()
         return {name: from_unix(score) for name, score in zip(names, scores or ()) if score is not None}
 
+    def have_succeeded(self, names: Sequence[str]) -> set[str]:
+        """Return those of some entries of which a run has ever succeeded."""
+
+        def read(client: Any) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                pipeline.hget(self._keys.entry(name), f"n.{State.SUCCESS.lower()}")
+            return pipeline.execute(raise_on_error=False)
+
+        counts = self._connection.call(read) if names else ()
+        return {name for name, count in zip(names, counts) if isinstance(count, str) and read_count(count)}
+
+    def began_to_fail(self, start: datetime, end: datetime, limit: int) -> list[str]:
+        """Return the names of entries of which the last run failed, that began to fail between two moments."""
+        first, last = to_unix(start), to_unix(end)
+        members = unless_wrong_type(
+            self._connection,
+            lambda client: client.zrangebyscore(self._keys.failed, first, last, start=0, num=limit),
+        )
+        return [self._keys.name(member) for member in members or () if self._keys.is_entry(member)]
+
     def names_of(self, result: str) -> set[str]:
         """Return the names of the entries that failed or are unstable, or have runs that wait, or are executed.
 
@@ -616,12 +651,19 @@ class RunStore:
 
     def minutes(self) -> dict[datetime, Counter[State]]:
         """Return how many runs ended in which state, by the begin of five minutes in the last six hours, aware UTC."""
-        stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.minutes)) or {}
+        return self._ends(self._keys.minutes, 300)
+
+    def hours(self) -> dict[datetime, Counter[State]]:
+        """Return how many runs ended in which state, by the begin of an hour in the last seven days, aware UTC."""
+        return self._ends(self._keys.hours, 3600)
+
+    def _ends(self, key: str, seconds: int) -> dict[datetime, Counter[State]]:
+        stored = unless_wrong_type(self._connection, lambda client: client.hgetall(key)) or {}
         found: dict[datetime, Counter[State]] = {}
         for what, text in stored.items():
             slot, _, state = what.partition(" ")
             if slot.isdecimal() and len(slot) < 9 and state in set(State):
-                found.setdefault(from_unix(int(slot) * 300), Counter())[State(state)] += read_count(text)
+                found.setdefault(from_unix(int(slot) * seconds), Counter())[State(state)] += read_count(text)
         return found
 
     def many(self, run_ids: Sequence[str], *, with_payload: bool = False) -> dict[str, Run]:

@@ -203,6 +203,21 @@ def test_ends_are_counted_by_five_minutes_for_six_hours(site: RunSite) -> None:
     assert site.client.hgetall(site.keys.minutes) == {f"{later} FAILURE": "1"}
 
 
+def test_ends_are_counted_by_the_hour_for_seven_days(site: RunSite) -> None:
+    end(site, "a")
+    first = int(site.clock.now.timestamp() // 3600)
+    end(site, "b", S.SUCCESS)
+    begin = datetime.fromtimestamp(first * 3600, timezone.utc)
+    assert site.runs.hours() == {begin: Counter({S.FAILURE: 1, S.SUCCESS: 1})}
+    site.clock.go_on(7 * 86_400 + 2 * 3600)
+    end(site, "c")
+
+    later = int(site.clock.now.timestamp() // 3600)
+    assert later - first >= 169
+    assert site.client.hgetall(site.keys.hours) == {f"{later} FAILURE": "1"}
+    assert site.client.pttl(site.keys.hours) > 7 * 86_400_000
+
+
 def test_a_new_name_keeps_what_its_runs_say(site: RunSite) -> None:
     end(site, "a")
     since = site.clock.now

@@ -64,7 +64,7 @@ def test_how_long_a_run_takes_so_far_is_a_time_that_counts_on(app: Celery, sched
         ("/entry?name=report", "running for "),
         ("/history", "<bdi>"),
         (f"/run?id={run_id}", "running for "),
-        (f"/run?id={run_id}", '<th scope="row">duration</th><td><bdi>'),
+        (f"/run?id={run_id}", "<dt>running</dt><dd><bdi>"),
     ):
         assert re.search(before + elapsed, web.get(path).text), (path, before)
     assert len(re.findall(elapsed, web.get("/history").text)) == 1, "what has ended counts on no more"

@@ -182,7 +182,7 @@ def test_a_run_is_shown_with_what_it_was_sent_with_its_traceback_and_its_neighbo
     web = browse(app, auth=token(SECRET, rights=VIEW))
 
     text = web.get(f"/run?id={ids[1]}").text
-    assert '<details class="traceback"><summary>Traceback</summary>' in text
+    assert '<details class="traceback" open><summary>Traceback</summary>' in text
     assert "\n  File &lt;b&gt;\nValueError: *** \\x1b[31m</code>" in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m\\u202eevil\\x0aTraceback" in text
     assert "<script>alert" not in text

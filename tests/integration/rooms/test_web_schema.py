@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.schedules import crontab
-from support.ended_runs import end_runs
+from support.ended_runs import begin_run, end_runs
 from support.pages import DOCS
 from web_site import browse
 
@@ -95,6 +95,7 @@ def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, chec
     store.disable("report", until=timedelta(hours=1))
     store.enable("report")
     end_runs(shop, "report", "F")
+    begin_run(shop, "hourly")
     run_id = store.trigger("report")
     named = ("/entry.json", "/entry/edit.json", "/history.json", "/why.json")
     asked = {"/find.json": {"q": "trigger report"}}

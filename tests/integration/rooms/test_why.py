@@ -534,7 +534,9 @@ def test_it_was_created_only_later(store: ScheduleStore, log: Write, say: Say) -
     report(store)
     log("report", ("created", "2026-11-20T10:12", 1, {"by": "anna@ops1"}))
 
-    assert say(at="2026-11-20T09:00") == "created_later: Created only at Fri 10:12:00 CET by anna@ops1."
+    assert say(at="2026-11-20T09:00") == (
+        "created_later: It did not exist at Fri 09:00:00 CET: it was created at Fri 10:12:00 CET by anna@ops1."
+    )
 
 
 @pytest.mark.parametrize(

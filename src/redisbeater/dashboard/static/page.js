@@ -40,6 +40,13 @@
 
   const utc = date => `${date.toISOString().slice(11, 19)} UTC`;
 
+  // A time of the page itself, in the zone of all others: that of its clock.
+  function zoned(date) {
+    const clock = one("time.clock"), [, zone] = /\d (\S+)$/.exec(clock?.textContent ?? "") || [];
+    const local = new Date(date.getTime() + (clock ? Date.parse(clock.dataset.local) - Date.parse(clock.dataset.began) : 0));
+    return zone ? utc(local).replace("UTC", zone) : utc(date);
+  }
+
   // What is not up to date is frozen: a next run that has passed would seem to be late.
   function tick() {
     if (!isLive() || root.classList.contains("stale")) return;
@@ -116,7 +123,7 @@
   function age(why) {
     root.classList.add("stale");
     const banner = one("#stale");
-    if (banner) [banner.hidden, banner.textContent] = [false, `${why}. Data from ${utc(shown)}; retrying every 5 s.`];
+    if (banner) [banner.hidden, banner.textContent] = [false, `${why}. Data from ${zoned(shown)}; retrying every 5 s.`];
     say();
     retry ||= setInterval(everything, 5000);
   }
@@ -250,7 +257,7 @@
 
   function newer(fresh, known, rows) {
     const kind = fresh.some(row => row.matches(".line")) ? "row" : "run";
-    if (fresh.length) return `${fresh.length} new ${kind}${fresh.length > 1 ? "s" : ""}`;
+    if (fresh.length) return `${fresh.length}${fresh.length === rows.length ? "+" : ""} new ${kind}${fresh.length > 1 ? "s" : ""}`; // all of a page
     const failed = rows.filter(row => row.matches(".failure, .lost, .expired") && row.className !== known.get(row.id).className);
     return failed.length ? "New failures" : one("#newer button").textContent;
   }
@@ -288,7 +295,7 @@
   function say(words = mode) {
     mode = words;
     const foot = one("#live-state");
-    if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${utc(shown)}` : mode;
+    if (foot) foot.textContent = root.classList.contains("stale") ? `not updated since ${zoned(shown)}` : mode;
   }
 
   // One request at a time: what changes meanwhile is asked for after it, of a schedule that changes all the time every two seconds.
@@ -373,9 +380,9 @@
   function showLive() {
     const button = one("#live");
     if (!button) return;
-    [button.hidden, button.textContent] = [false, isLive() ? "Live" : `Updates off since ${utc(shown)} - resume`];
+    [button.hidden, button.textContent] = [false, isLive() ? "Live" : `Updates off since ${zoned(shown)} - resume`];
     button.classList.toggle("off", !isLive());
-    if (!isLive()) say(`updates off since ${utc(shown)}: nothing moves`);
+    if (!isLive()) say(`updates off since ${zoned(shown)}: nothing moves`);
   }
 
   // A region that is filled when the page comes is silent: what was done is said again, behind the load.
@@ -588,7 +595,7 @@
     const line = document.createElement("p"), drop = document.createElement("button");
     [line.id, line.className, drop.type, drop.textContent] = ["restored", "note", "button", "Discard"];
     drop.addEventListener("click", () => { forget(keptAs); location.reload(); });
-    line.append(`What you typed at ${utc(new Date(found.at))} is back${found.isWhole ? "" : ", but for what may be secret"}. It is not saved yet. `, drop);
+    line.append(`What you typed at ${zoned(new Date(found.at))} is back${found.isWhole ? "" : ", but for what may be secret"}. It is not saved yet. `, drop);
     form.before(line);
     typedBefore = found.fields;
   }
@@ -727,6 +734,10 @@
       stops[Math.max(0, Math.min(stops.length - 1, at + (key === "ArrowDown" ? 1 : -1)))].focus();
     }
     if (key === "Enter" && !at && stops[1] && one("[data-of]", bar.parentNode).dataset.of === target.value.trim()) [event.preventDefault(), stops[1].click()];
+  });
+  document.addEventListener("input", event => {
+    const words = event.target.matches("form.find input") && one(".found [data-found]");
+    if (words) words.textContent = "Searching";
   });
   document.addEventListener("htmx:after:swap", () => {
     const words = one(".found [data-found]"), said = one("form.find [data-said]");

@@ -36,7 +36,7 @@ from redisbeater.dashboard.pages import (
 )
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.dashboard.views.editing import save_form
+from redisbeater.dashboard.views.editing import known_minutes, save_form
 from redisbeater.dashboard.views.entries import asked_name, zone_of
 from redisbeater.dashboard.views.queries import (
     Chosen,
@@ -55,6 +55,7 @@ from redisbeater.management.async_store import AsyncRuns
 from redisbeater.management.bulk import Outcome, disable_many
 from redisbeater.management.edit_report import leave_out_next, revert_change
 from redisbeater.management.entry_view import EntryView
+from redisbeater.management.moved import Moved, moved_by_leaving
 from redisbeater.management.runs.backfill import MOST_FIRE_TIMES, Backfill
 from redisbeater.management.runs.history import is_begin
 from redisbeater.management.shown_entries import view_of
@@ -71,6 +72,9 @@ MOST_IN_FORM = 100
 
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
+
+#: Entries of which a question says what their change moves.
+MOST_FORESEEN = 1_000
 
 #: Runs that one form changes at most. Stopping one may take two seconds: after ten the page asks whether to go on.
 MOST_RUNS = 1_000
@@ -113,7 +117,7 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
     if problems or (is_asked and not chosen.is_confirmed and not req.wants_json):
         if not rest_id and len(chosen.names) > MOST_IN_FORM:
             rest_id = await keep_rest(req, chosen.rest)
-        return _question(verb, req, chosen, rest_id, problems)
+        return await _question(verb, req, chosen, rest_id, problems)
     if chosen.form["step"] == "stop":
         work.left = chosen.names
     else:
@@ -124,13 +128,26 @@ async def act_on(verb: Verb, req: PageRequest, chosen: Chosen, work: EntriesOutc
     return await _answer(verb, req, chosen, work)
 
 
-def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problems: Mapping[str, str]) -> Page:
+async def _question(verb: Verb, req: PageRequest, chosen: Chosen, rest_id: str, problems: Mapping[str, str]) -> Page:
     values = {
+        "moved": None if problems else await _moved(verb, req, chosen),
         "verb": verb, "chosen": chosen, "rest": None, "rest_id": rest_id, "problems": problems,
         "back": local_path(req.request, chosen.form["next"]),
         "is_final": not verb.undo or is_too_much(chosen.names),
     }  # fmt: skip
     return Page(template="confirm.html", values=values, fragment="content", status=422 if problems else 200)
+
+
+async def _moved(verb: Verb, req: PageRequest, chosen: Chosen) -> Moved | None:
+    """Return the runs that fall away by a verb, or None if it moves none, is about too many, or nobody knows."""
+    if verb.name not in ("disable", "delete") or len(chosen.names) > MOST_FORESEEN:
+        return None
+    known, until = await known_minutes(req), None
+    if known is None:
+        return None
+    if text := chosen.form["until"].strip() if verb.name == "disable" else "":
+        until = _until(req, text, req.clock.now.tzinfo or timezone.utc)
+    return await req.store.ask(moved_by_leaving, chosen.names, until, known.per_minute, known.now, known.end)
 
 
 def _problems(verb: Verb, req: PageRequest, chosen: Chosen) -> dict[str, str]:
@@ -366,7 +383,8 @@ async def _each(names: Sequence[str], work: EntriesOutcome, change: Callable[[st
 
 
 def _author(req: PageRequest, chosen: Chosen) -> dict[str, Any]:
-    return {"by": req.user.name, "note": chosen.form["note"].strip()}
+    undone = next((verb.done for verb in VERBS.values() if verb.undo == chosen.rest.verb), "") if chosen.undo_id else ""
+    return {"by": req.user.name, "note": chosen.form["note"].strip() or (f"undo: {undone}" if undone else "")}
 
 
 #: The verbs that do more than :func:`_change`: with an id, or with a version and what an undo brings back.

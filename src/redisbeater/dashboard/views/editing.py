@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,10 +14,11 @@ from starlette.responses import RedirectResponse, Response
 from redisbeater.dashboard.access import Form, read_form
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, PageRequest, Undo, flash
+from redisbeater.dashboard.pictures import Quarters
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.entries import asked_name, zone_of
-from redisbeater.dashboard.views.queries import past_time
+from redisbeater.dashboard.views.queries import EntryQuery, past_time
 from redisbeater.display import printable_json, shown
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (
@@ -41,12 +42,16 @@ from redisbeater.management.entry_words import (
     restored_words,
 )
 from redisbeater.management.lint import Preview, preview_entry
+from redisbeater.management.moved import Moved, moved_by
 from redisbeater.management.registered import Signature, entry_problem, signature_of, task_names
 from redisbeater.model import json_text
 from redisbeater.model.fields import WORDS
 from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
+
+#: Lines of a log among which the newest change is looked for.
+MOST_LINES = 10
 
 #: The field of the form beside which an error is shown, if the field of the entry has another name.
 _PLACES = {field.name: word for word, field in WORDS.items()}
@@ -81,6 +86,8 @@ class Draft:
         words: all texts, by their names.
         texts: those of the arguments of the task, by their names.
         has_json: whether the arguments are JSON, not fields.
+        is_anyway: whether an entry is to be created whose runs will fail.
+        may_create_anyway: whether the form offers that.
         errors: what is wrong, by field; an empty name is the form itself.
     """
 
@@ -93,6 +100,8 @@ class Draft:
     words: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     has_json: bool = False
+    is_anyway: bool = False
+    may_create_anyway: bool = False
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -211,6 +220,7 @@ async def save(req: PageRequest) -> Page | Response:
 async def save_form(req: PageRequest, form: Form) -> Page | Response:
     """Do what a form says, or show it again with all that is wrong."""
     draft, step = Draft.of_form(form), form["step"]
+    draft.is_anyway = step == "anyway"
     if step in ("arguments", "switch"):
         return await _with_arguments(req, draft, form)
     try:
@@ -272,12 +282,30 @@ async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | R
     entry = await req.store.ask(drafted, draft.name, draft.words.get("task", "").strip(), words)
     if is_check:
         return await _form(req, draft, preview=await req.store.ask(preview_entry, entry, RUNS))
+    if not (req.wants_json or draft.is_anyway):
+        await _check_required(req, draft)
     fields: Any = fields_of_entry(entry)
     created = await req.store.create(
         entry.name, entry.task, entry.schedule, note=draft.note, by=req.user.name, **fields
     )
     text, data = f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True}
     return await _saved(req, draft, text, data, warning=await _warning(req, created))
+
+
+async def _check_required(req: PageRequest, draft: Draft) -> None:
+    """Refuse a new entry without an argument that its task needs: each of its runs would fail.
+
+    Raises:
+        InvalidEntry: one is missing.
+    """
+    signature = None if draft.has_json else await req.store.ask(signature_of, draft.words.get("task", "").strip())
+    errors = Collected()
+    for each in signature.arguments if signature else ():
+        with errors:
+            if not each.default and not draft.texts.get(each.name, "").strip():
+                draft.may_create_anyway = True
+                raise InvalidEntry(f"$.kwargs.{each.name}", "is required by the task: each run would fail without it")
+    errors.raise_first()
 
 
 async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
@@ -406,8 +434,39 @@ async def preview(req: PageRequest) -> Page:
         draft.errors[""] = GONE
     data = {**(found.as_dict() if found else {}), "errors": draft.errors}
     data |= {"changes": report.as_dict()} if report else {}
-    values = {"draft": draft, "preview": found, "report": report, "labels": _labels(req)}
+    if any(draft.errors):  # a field is refused, so that saving changes nothing
+        report = None
+    if not draft.errors.keys().isdisjoint(SCHEDULE_WORDS):  # what it is stored with would be shown
+        found = None
+    moved = await what_moves(req, report)
+    data |= {"moves": moved.as_dict()} if moved else {}
+    values = {"draft": draft, "preview": found, "report": report, "moved": moved, "labels": _labels(req)}
     return Page(template="preview.html", values=values, data=data, fragment="preview")
+
+
+#: The fields that decide when an entry runs.
+WHEN = {"schedule", "timezone", "enabled", "disabled_until", "start_at", "end_at", "max_runs", "jitter", "skip"}
+
+#: In a schedule with more entries, nobody who types waits until all of them are simulated.
+MOST_SIMULATED = 1_000
+
+
+async def what_moves(req: PageRequest, report: EditReport | None) -> Moved | None:
+    """Return the runs that an edit moves, or None if it moves none, or those of the others are not known."""
+    if report is None or WHEN.isdisjoint(report.changed):
+        return None
+    known = await known_minutes(req)
+    if known is None:
+        return None
+    return await req.store.ask(moved_by, [report.pair], known.per_minute, known.now, known.end)
+
+
+async def known_minutes(req: PageRequest) -> Quarters | None:
+    """Return how many runs come in each minute; of a large schedule only if that is known already, else None."""
+    everything = EntryQuery().selection
+    if req.status.entries <= MOST_SIMULATED:
+        return await req.site.forecasts.get(everything, timedelta(days=1))
+    return await req.site.forecasts.known(everything)
 
 
 def _labels(req: PageRequest) -> dict[str, str]:
@@ -452,7 +511,8 @@ async def _form(
     signature = await req.store.ask(signature_of, draft.words.get("task", "").strip())
     draft.show_arguments(signature)
     values = {
-        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
+        "draft": draft, "preview": preview, "report": report, "moved": await what_moves(req, report),
+        "theirs": theirs, "kinds": SCHEDULE_WORDS.values(),
         "tasks": await req.store.ask(task_names), "allow_any_task": req.site.allow_any_task, "signature": signature,
         "gone": GONE, "labels": _labels(req),
     }  # fmt: skip
@@ -470,7 +530,9 @@ async def _conflict(req: PageRequest, draft: Draft) -> Page:
         draft.errors[""] = GONE
         return await _form(req, draft, status=409)
     draft.version = theirs.version
-    return await _form(req, draft, theirs=theirs, status=409)
+    changed = next((line for line in await req.store.log(draft.was, limit=MOST_LINES) if line.is_change), None)
+    page = await _form(req, draft, theirs=theirs, status=409)
+    return replace(page, values={**page.values, "changed": changed})
 
 
 async def ask_to_run(req: PageRequest) -> Page:

@@ -18,7 +18,7 @@ from redisbeater.dashboard import words
 from redisbeater.dashboard.address import begin_of_commands
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import PAGES, Action, Page, PageRequest
-from redisbeater.dashboard.pictures import Weeks, two_weeks
+from redisbeater.dashboard.pictures import Axis, CauseLine, Weeks, cause_line, two_weeks
 from redisbeater.dashboard.views.queries import (
     MOST_ROWS,
     MOST_TYPED,
@@ -34,9 +34,11 @@ from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, InvalidE
 from redisbeater.management.edit_report import revertible
 from redisbeater.management.entry_view import EntryView, ViewPage
 from redisbeater.management.runs.history import WHOLE_ID, item_dict, moment_of, read_recorded
-from redisbeater.management.search import STATES
-from redisbeater.management.shown_entries import read_views, view_of, views_of
+from redisbeater.management.runs.results import Result
+from redisbeater.management.search import RESULTS_ASKED, STATES
+from redisbeater.management.shown_entries import disabled_by, read_views, view_of, views_of
 from redisbeater.management.verbs import VERBS, Verb, command_line
+from redisbeater.management.why.before import Before, read_before
 from redisbeater.management.why.past import explain
 from redisbeater.model.run import Run, RunBrief
 
@@ -45,6 +47,9 @@ UPCOMING, HISTORY = 10, 30
 
 #: Fire times that the picture of two weeks has at most: more of them would be one dark bar.
 MOST_MARKS = 400
+
+#: The time that the picture of what came before shows.
+DAY, WEEK = timedelta(days=1), timedelta(days=7)
 
 
 async def entry(req: PageRequest) -> Page:
@@ -57,6 +62,7 @@ async def entry(req: PageRequest) -> Page:
     answer, query = await store.ask(explain, name, shown_in=req.clock.fixed), HistoryQuery.of(req, HISTORY, view.zone)
     history, runs = await query.read(req, name), (await store.runs.newest([name], HISTORY))[name]
     view = view.with_runs(runs)
+    before, cause = await _before(req, view, runs)
     data = {
         **view.details(), **lateness_data(view, runs), **(recorded.as_dict() if recorded else {}),
         "why": answer,
@@ -79,9 +85,27 @@ async def entry(req: PageRequest) -> Page:
         "with_secrets": with_secrets,
         "tracks_runs": store.runs.are_tracked,
         "runs": runs,
+        "before": before,
+        "cause": cause,
+        "is_week": req.query("span") == "7d",
     }
     status = 422 if query.problems else 200
     return Page(template="entry.html", values=values, data=data, fragment="content", status=status)
+
+
+async def _before(
+    req: PageRequest, view: EntryView, runs: Sequence[RunBrief]
+) -> tuple[Before | None, CauseLine | None]:
+    """Return the events before the entry began to fail, and the picture of them, or None where runs have no records."""
+    if not req.store.runs.are_tracked:
+        return None, None
+    result, zone = view.result, req.clock.fixed or view.zone
+    is_failed = result is not None and result.result is Result.FAILED
+    since = result.since if result and is_failed else None
+    found = await req.store.ask(read_before, view.name, runs, since, lambda each: req.clock.words(each, view.zone))
+    begin = req.clock.now - (WEEK if req.query("span") == "7d" else DAY)
+    failed = f"{result.ends.times}x" if result and is_failed else ""
+    return found, cause_line(view.name, found, runs, Axis(begin, req.clock.now, req.clock.now, zone), failed)
 
 
 def lateness_data(view: EntryView, runs: Sequence[RunBrief]) -> dict[str, float | None]:
@@ -154,7 +178,7 @@ async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
 RUNS = 30
 
 #: What the filters offer: states, and rows of a page.
-CHOICES = {"states": (*STATES, "deleted"), "sizes": (50, 100, MOST_ROWS)}
+CHOICES = {"states": (*STATES, "deleted"), "results": RESULTS_ASKED, "sizes": (50, 100, MOST_ROWS)}
 
 #: Rows that a page on screen may ask for again at once.
 MOST_NAMED = 50
@@ -179,11 +203,19 @@ async def entries(req: PageRequest) -> Page:
             "found": found,
             "runs": runs,
             **CHOICES,
+            "tracks_runs": req.store.runs.are_tracked,
+            "notes": await _notes(req, found.entries),
             "forecast": await req.site.forecasts.known(query.selection, words.pause_end(req.status.pause)),
         },
         data=_data(found, runs),
         fragment="rows" if names else "content",
     )
+
+
+async def _notes(req: PageRequest, found: Sequence[EntryView]) -> Mapping[str, str]:
+    """Return who disabled entries, and why, by the names of those that are disabled."""
+    disabled = [view.name for view in found if view.state == "disabled"]
+    return await req.store.ask(disabled_by, disabled) if disabled else {}
 
 
 async def _deleted(req: PageRequest, query: EntryQuery) -> Page:
@@ -194,7 +226,7 @@ async def _deleted(req: PageRequest, query: EntryQuery) -> Page:
     shown = dict(list(deleted.items())[(found.number - 1) * query.size : found.number * query.size])
     return Page(
         template="deleted.html",
-        values={"query": query, "deleted": shown, "found": found, **CHOICES},
+        values={"query": query, "deleted": shown, "found": found, "tracks_runs": False, **CHOICES},
         data={**_data(found, {}), "entries": [_deleted_data(name, at) for name, at in shown.items()]},
         fragment="content",
     )
@@ -245,6 +277,8 @@ async def find(req: PageRequest) -> Page:
         "listed": listed,
         "labels": [label for label in labels if folded in label.casefold()][:MOST_FOUND],
         "runs": [run if isinstance(run, str) else run.id for run in runs],
+        "found_runs": [run for run in runs if isinstance(run, Run)],
+        "is_short_id": bool(re.fullmatch(r"(?=.*[0-9])[0-9a-f]{4,7}", folded)),
         "actions": await _actions(req, command, runs) if command else [],
         "command": command,
     }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from itertools import islice
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -21,7 +24,18 @@ from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
 from redisbeater.dashboard.pages import Action, Page, PageRequest, Tone, flash
-from redisbeater.dashboard.pictures import MOST_DUE, QUARTER, Axis, lane, passed, timeline
+from redisbeater.dashboard.pictures import (
+    MOST_DUE,
+    QUARTER,
+    WAITING,
+    Axis,
+    busiest_words,
+    histogram,
+    lane,
+    passed,
+    seven_days,
+    timeline,
+)
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, TIMES_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
 from redisbeater.dashboard.views.queries import (
@@ -39,10 +53,11 @@ from redisbeater.dashboard.views.queries import (
 from redisbeater.display import json_form
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, RunNotFound, StoreError
-from redisbeater.management.edit_report import read_changes
+from redisbeater.management.edit_report import acts_of, read_changes
 from redisbeater.management.future import HeldRuns, read_held
-from redisbeater.management.runs.history import end_of_history, is_begin, item_dict
+from redisbeater.management.runs.history import end_of_history, is_begin, item_dict, read_hours
 from redisbeater.management.runs.results import FailureGroup
+from redisbeater.management.runs.work import Work, read_work
 from redisbeater.management.shown_entries import read_views
 from redisbeater.management.simulation import due_seconds
 from redisbeater.model.run import FAILED
@@ -61,18 +76,30 @@ YEAR_SECONDS = 365 * 24 * 3600
 async def status(req: PageRequest) -> Page:
     """Show beats, Redis, broker, the last hour, the runs in work, and the verdict of ``health``."""
     found, health = await req.site.status.get(), await req.store.health()
-    runs = await req.store.runs.active()
+    runs, work, hours = await req.store.runs.active(), await req.store.ask(read_work), await req.store.ask(read_hours)
     runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
     data = {**found.as_dict(), "health": health, "runs": runs}
     values = {
         "status": found,
         "health": health,
-        "active": runs,
+        **_work_values(work),
+        "week": seven_days(hours, found.now, _zone(req)) if hours else None,
         "tracks_runs": req.store.runs.are_tracked,
         "lines": await req.store.log(limit=50),
         "listed": (await req.store.ask(read_views, 1, 1)).total,
     }
     return Page(template="status.html", values=values, data=data, fragment="content")
+
+
+async def workers(req: PageRequest) -> Page:
+    """Show what workers execute, as they report it, and what waits in which queue."""
+    work = await req.store.ask(read_work)
+    values = {"status": req.status, "tracks_runs": req.store.runs.are_tracked, **_work_values(work)}
+    return Page(template="workers.html", values=values, data=work, fragment="content")
+
+
+def _work_values(work: Work) -> dict[str, Any]:
+    return {"work": work, "waiting_states": ",".join(WAITING)}
 
 
 async def findings(req: PageRequest) -> Page:
@@ -217,7 +244,8 @@ async def history(req: PageRequest) -> Page | Response:
     end = await req.store.ask(end_of_history, name, found.items) if is_end else ("", None)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "groups": groups, "MOST_GROUPS": MOST_GROUPS, "begin": begin, "unknown": unknown, "end": end,
+        "groups": groups, "begin": begin, "unknown": unknown, "end": end,
+        "MOST_GROUPS": len(groups) if req.query("groups") == "all" else MOST_GROUPS,
         "states": RUN_STATES, "tracks_runs": tracks_runs,
     }  # fmt: skip
     data = {
@@ -278,7 +306,7 @@ async def changes(req: PageRequest) -> Page:
         "changes": [{"name": name, **json_form(line)} for name, line in shown],
         "before": found.before, "unread": found.unread, **({"errors": problems} if problems else {}),
     }  # fmt: skip
-    values = {"found": found, "changes": shown, "asked": asked, "problems": problems}
+    values = {"found": found, "acts": acts_of(shown), "asked": asked, "problems": problems}
     return Page(template="changes.html", values=values, data=data, fragment="content", status=422 if problems else 200)
 
 
@@ -355,12 +383,13 @@ async def bands(req: PageRequest) -> Page:
     everything, within = EntryQuery().selection, req.query("within") if req.query("within") in SPANS else "24h"
     span, now = read_duration(within), req.clock.now
     held_until = words.pause_end(req.status.pause)
-    found = await req.site.forecasts.get(everything, held_until=held_until)
-    begin, is_cut = found.begin, span.days > 1 and (found.is_at_least or span.days * found.runs > MOST_OF_A_WEEK)
-    if span.days != 1 and not is_cut:
-        before = timedelta() if found.minutes is None else span / 4
-        found = await req.site.forecasts.get(everything, span - before, held_until)
-        begin = found.now - before
+    day = timedelta(days=1)
+    found = await req.site.forecasts.get(everything, min(span, day), held_until)
+    is_cut = span > day and (found.is_at_least or span.days * found.runs > MOST_OF_A_WEEK)
+    if span > day and not is_cut:
+        found = await req.site.forecasts.get(everything, span, held_until)
+    length = found.end - found.now
+    begin = found.now - (length / 4 if req.store.runs.are_tracked else timedelta())  # what comes is shown as a whole
     total = len(found.bands)
     pages = max(-(-total // MOST_LANES), 1)
     number = whole(req.query("page"), 1, pages)
@@ -378,6 +407,7 @@ async def bands(req: PageRequest) -> Page:
         ],
     }  # fmt: skip
     values = {
+        "columns": histogram(found, axis), "busiest": busiest_words(found, axis.zone),
         "lanes": lanes, "axis": axis, "is_at_least": found.is_at_least, "is_cut": is_cut,
         "number": number, "pages": pages, "total": total, "first": (number - 1) * MOST_LANES + 1,
         "address": f"{req.root}/bands?within={within}&", "entries": sum(band.entries for band in found.bands),
@@ -397,10 +427,20 @@ async def events(req: PageRequest) -> Response:
     try:
         since, session = req.request.query_params.get("since"), req.site.session(req.request)
         is_known = partial(_is_known, req, is_by_header=req.site.can_log_out and session is None)
-        stream = req.site.hub.open(since, session.id if session else "", is_known)
+        known = req.request.cookies.get(BROWSER_COOKIE, "")
+        browser = known if _BROWSER.fullmatch(known) else ""
+        stream = req.site.hub.open(since, session.id if session else "", is_known, browser=browser)
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
-    return _Streaming(stream, media_type="text/event-stream", headers=headers)
+    answer = _Streaming(stream, media_type="text/event-stream", headers=headers)
+    if not browser:
+        cookie: Any = {"path": req.root or "/", "httponly": True, "samesite": "strict"}
+        answer.set_cookie(BROWSER_COOKIE, secrets.token_urlsafe(9), secure=is_secure(req.request), **cookie)
+    return answer
+
+
+#: The cookie that tells the windows of one browser from those of others, until it is closed.
+BROWSER_COOKIE, _BROWSER = "redisbeater_window", re.compile(r"[\w-]{12}")
 
 
 class _Streaming(StreamingResponse):
@@ -426,6 +466,7 @@ async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
 
 ACTIONS = (
     Action(path="/status", answer=status),
+    Action(path="/workers", answer=workers),
     Action(path="/findings", answer=findings),
     Action(path="/pause", answer=ask_to_pause, right=Right.OPERATE, has_json=False),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),

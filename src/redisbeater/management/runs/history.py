@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -249,6 +250,11 @@ def newest_runs(context: Context, names: Sequence[str], limit: int) -> dict[str,
     """Return the newest runs of each entry in brief, the newest first; nothing where runs are not recorded."""
     found = context.redis.runs.briefs(names, limit) if context.config.track_runs else {}
     return {name: found.get(name, []) for name in names}
+
+
+def read_hours(context: Context) -> dict[datetime, Counter[State]]:
+    """Return how many runs ended in which state, by the hours of the last seven days; none where none are recorded."""
+    return context.redis.runs.hours() if context.config.track_runs else {}
 
 
 def check_states(states: Collection[str]) -> frozenset[str]:

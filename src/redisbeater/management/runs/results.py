@@ -140,6 +140,7 @@ class EntryResult:
         running: how long the run takes so far that is executed now; None: none is.
         usual, longest: median and 95th percentile of how long its newest runs took; None: too few are known.
         late: how long after its fire time the newest run was sent, or started; None: not known.
+        unended: what became of the newest run where none has ended that counts; empty: nothing was sent.
     """
 
     result: Result
@@ -153,6 +154,7 @@ class EntryResult:
     usual: timedelta | None = None
     longest: timedelta | None = None
     late: timedelta | None = None
+    unended: str = ""
 
     @property
     def words(self) -> str:
@@ -166,7 +168,7 @@ class EntryResult:
             return f"ok, {duration_words(self.late)} late"
         if self.result in (Result.WAITING, Result.RUNNING):
             return self.activity
-        return "never ran" if self.result is Result.NEVER else str(self.result)
+        return (self.unended or "never ran") if self.result is Result.NEVER else str(self.result)
 
     @property
     def usual_words(self) -> str:
@@ -266,7 +268,17 @@ def result_of(
         usual=usual,
         longest=longest,
         late=late,
+        unended=_UNENDED.get(runs[0].state, "sent, not started") if runs and not ends.letters else "",
     )
+
+
+#: What an entry is called none of whose runs has ended in a way that counts, by the state of its newest run: those that
+#: somebody stopped do not count, and backfills do not either.
+_UNENDED = {
+    State.REVOKED: "stopped",
+    State.SUCCESS: "ran outside of its schedule",
+    **dict.fromkeys(FAILED, "failed outside of its schedule"),
+}
 
 
 def _lateness(runs: Sequence[RunBrief | Run], last: datetime | None, due: datetime | None) -> timedelta | None:

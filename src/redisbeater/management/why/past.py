@@ -129,7 +129,10 @@ class _Case:
         before = [line for line in self._events() if line.last is not None and line.last <= self.at]
         if before and before[0].what != "deleted":
             return None
-        return self._answer("created_later", f"Created only at {self.facts.time(created.last)}{author_of(created)}.")
+        at, later = self.facts.time(self.at), self.facts.time(created.last)
+        return self._answer(
+            "created_later", f"It did not exist at {at}: it was created at {later}{author_of(created)}."
+        )
 
     def is_gone(self) -> Answer | None:
         """Answer where there is no entry any more."""

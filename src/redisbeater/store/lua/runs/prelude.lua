@@ -285,18 +285,18 @@ local function add_to_entry(prefix, run, state, is_failure, stored)
   if is_failure then count(entry, 'failures') end
 end
 
--- Add the end of a run to the count of its five minutes. The key expires after the six hours that are kept, so that
--- whoever begins new minutes finds no older ones than twice that.
-local function count_minutes(prefix, run, state)
-  local minutes, slot, old = prefix .. ':minutes', math.floor((run.finished_at or server_time()) / 300), {}
-  if count(minutes, slot .. ' ' .. state) ~= 1 then return end
-  for passed = slot - 146, slot - 73 do
+-- Add the end of a run to the count of its slot: its five minutes, or its hour. The key expires after the slots that
+-- are kept, so that whoever begins a new one finds no older ones than twice that.
+local function count_slot(key, run, state, seconds, kept)
+  local slot, old = math.floor((run.finished_at or server_time()) / seconds), {}
+  if count(key, slot .. ' ' .. state) ~= 1 then return end
+  for passed = slot - 2 * kept, slot - kept do
     for each, is_end in pairs(FINAL) do
       if is_end then old[#old + 1] = passed .. ' ' .. each end
     end
   end
-  try('HDEL', minutes, unpack(old))
-  try('PEXPIRE', minutes, 73 * 300000)
+  try('HDEL', key, unpack(old))
+  try('PEXPIRE', key, kept * seconds * 1000)
 end
 
 -- Add a run that has failed to the newest failures of the schedule. Of more than 1,000 a hundred are removed at once.
@@ -321,7 +321,8 @@ end
 local function note_end(prefix, run, state, is_failure, stored)
   if stored then aside(add_to_entry, prefix, run, state, is_failure, stored) end
   aside(count_total, prefix, state, run.task)
-  aside(count_minutes, prefix, run, state)
+  aside(count_slot, prefix .. ':minutes', run, state, 300, 73)
+  aside(count_slot, prefix .. ':hours', run, state, 3600, 169)
   if LETTERS[state] and not is_success(state) then
     aside(list_failure, prefix, run)
   elseif run.counted then
