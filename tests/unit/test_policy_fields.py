@@ -38,6 +38,8 @@ DEFAULTS: dict[str, Any] = {
     "deadline": None,
     "once": False,
     "disable_after_failures": None,
+    "between": None,
+    "days": None,
 }
 
 

@@ -29,6 +29,8 @@ from redisbeater.model.policies import (
     OverlapLike,
     TextEnum,
 )
+from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
+from redisbeater.schedules.window import checked_between, checked_days
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone, read_zone
 from redisbeater.times import duration_words, is_seconds
 
@@ -254,6 +256,26 @@ class Zone(FieldKind):
         return value
 
 
+class Windows(FieldKind):
+    """Times of the day from which and to which an entry fires."""
+
+    example = "09:30-16:00"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return them in their one form."""
+        return checked_between(value, path)
+
+
+class Weekdays(FieldKind):
+    """Weekdays, as in a cron text."""
+
+    example = "mon-fri"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return them without blanks."""
+        return checked_days(value, path)
+
+
 class Group(TextEnum):
     """What fields are about, in the order in which people read of them; the sentence is the heading, if any."""
 
@@ -357,6 +379,9 @@ _FIELDS = (
           untracked=(False,)),
     Field("disable_after_failures", Number("failures"), None, Group.RUNS,
           "After so many failed runs in a row it is disabled.", untracked=(None,)),
+    Field("between", Windows(), None, Group.TIMES,
+          "The times of the day within which it fires, start in and end out; an interval begins anew at each start."),
+    Field("days", Weekdays(), None, Group.TIMES, "The weekdays on which these times begin; alone, the whole days."),
     # A new field stands last: what is stored keeps its order.
 )  # fmt: skip
 
@@ -381,6 +406,9 @@ INHERITED = tuple(field.name for field in _FIELDS if field.default is INHERIT)
 NULLABLE = frozenset(field.name for field in _FIELDS if field.nullable)
 
 _DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}
+
+#: Those of the fields that are not stored with the schedule.
+_OWN_DEFAULTS = {name: default for name, default in _DEFAULTS.items() if name not in OF_SCHEDULE}
 
 
 def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -418,10 +446,10 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored form of the policy fields that differ from their defaults."""
+    """Return the stored form of the policy fields that differ from their defaults, and are not in the schedule's."""
     return {
         name: None if values[name] is None else POLICY_FIELDS[name].kind.encode(values[name])
-        for name, default in _DEFAULTS.items()
+        for name, default in _OWN_DEFAULTS.items()
         if values[name] is not default and values[name] != default
     }
 
@@ -520,6 +548,8 @@ class _SharedFields(TypedDict, total=False):
     deadline: float | timedelta | None
     once: bool
     disable_after_failures: int | None
+    between: str | None
+    days: str | None
 
 
 class EntryFields(_SharedFields, total=False):
@@ -577,3 +607,5 @@ class StoredFields(NamedTuple):
     deadline: float | None = None
     once: bool = False
     disable_after_failures: int | None = None
+    between: str | None = None
+    days: str | None = None
