@@ -17,11 +17,12 @@ from typing import Any
 
 from celery.schedules import schedule, solar
 
-from redisbeater import rrule
+from redisbeater import any_of, cron, rrule
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import plan as planning
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.schedules.limited import limited
 
 NOW = datetime(2026, 6, 10, 12, 0, 30, tzinfo=timezone.utc)
 LONG_AGO = datetime(1970, 1, 2, tzinfo=timezone.utc)
@@ -47,6 +48,11 @@ def cases() -> Iterator[tuple[str, Any, datetime]]:
     yield "COUNT of 383 years", START + "RRULE:FREQ=DAILY;BYDAY=MO,TU,WE,TH,FR;COUNT=100000", NOW - DAY
     yield "sunsets since 1970", solar("sunset", 48.2, 16.4), LONG_AGO
     yield "relative second since 1970", schedule(1, relative=True), LONG_AGO
+    yield "20 crons since 1970", any_of(*(f"{minute} * * * *" for minute in range(20))), LONG_AGO
+    yield "20 crons, each of a second, since 1970", any_of(*(f"{each} * * * * *" for each in range(20))), LONG_AGO
+    yield "every second within a window since 1970", limited(schedule(1), "09:30-16:00", "mon-fri"), LONG_AGO
+    seconds = cron("* * * * * *")
+    yield "cron of a second within a window", limited(seconds, "22:00-04:00", "mon-fri"), LONG_AGO
 
 
 def main() -> None:

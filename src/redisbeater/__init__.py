@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from redisbeater.model.policies import INHERIT
     from redisbeater.model.run import Run
     from redisbeater.scheduler import RedisScheduler
+    from redisbeater.schedules.any_of import any_of
     from redisbeater.schedules.cron_expression import cron
     from redisbeater.schedules.interval import clocked
     from redisbeater.schedules.kinds import describe
@@ -63,6 +64,7 @@ __all__ = (
     "StoreError",
     "StoreUnavailable",
     "UpcomingRun",
+    "any_of",
     "clocked",
     "cron",
     "describe",
@@ -101,6 +103,7 @@ _PLACES = {
     "model.policies": ("INHERIT",),
     "model.run": ("Run",),
     "scheduler": ("RedisScheduler",),
+    "schedules.any_of": ("any_of",),
     "schedules.cron_expression": ("cron",),
     "schedules.interval": ("clocked",),
     "schedules.kinds": ("describe",),

@@ -82,8 +82,8 @@ class RedisScheduleEntry(ScheduleEntry):
         name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes, without control
             characters and marks of direction.
         task: the task or its name; the name without such characters.
-        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``cron()``, ``rrule``, ``solar``,
-            ``clocked``, a registered class.
+        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``cron()``, ``any_of()``, ``rrule``,
+            ``solar``, ``clocked``, a registered class.
         args, kwargs: the arguments of the task; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta, datetime; naive: in its zone), ...;
             names that ``apply_async`` lacks are refused, unless :confval:`redisbeater_task_options` lists them.
@@ -115,6 +115,9 @@ class RedisScheduleEntry(ScheduleEntry):
         finish_within: seconds or timedelta; that no run has ended well so long after one was sent is an incident; None:
             never.
         notify: who is told of its incidents: a name of ``redisbeater_notify``, or ``"none"``.
+        between: the times of the day within which it fires, start in and end out: ``"09:30-16:00"``, several with
+            commas. An interval begins anew at each start.
+        days: the weekdays on which these times begin, as in cron: ``"mon-fri"``. Alone: the whole days.
         app: default: the current app.
 
     Example::
@@ -155,6 +158,8 @@ class RedisScheduleEntry(ScheduleEntry):
     start_within: float | timedelta | Inherit | None
     finish_within: float | timedelta | Inherit | None
     notify: str | None
+    between: str | None
+    days: str | None
     # As of the last read or save; before that, nothing is known.
     _due_at: datetime | None = None
     _skipped: Mapping[str, Skipped] = MappingProxyType({})
@@ -202,6 +207,8 @@ class RedisScheduleEntry(ScheduleEntry):
         start_within: float | timedelta | Inherit | None = INHERIT,
         finish_within: float | timedelta | Inherit | None = INHERIT,
         notify: str | None = None,
+        between: str | None = None,
+        days: str | None = None,
         **unknown: NoReturn,
     ) -> None:
         if unknown:
@@ -217,6 +224,7 @@ class RedisScheduleEntry(ScheduleEntry):
         own["deadline"], own["once"], own["disable_after_failures"] = deadline, once, disable_after_failures
         own["max_failures"], own["start_within"], own["finish_within"] = max_failures, start_within, finish_within
         own["notify"] = notify
+        own["between"], own["days"] = between, days
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         own["app"] = app = app_or_default(app)
         own["task"] = task_or_given(task)
@@ -268,7 +276,8 @@ class RedisScheduleEntry(ScheduleEntry):
             raise InvalidEntry("$.name", problem)
         json_text.check_value(data, "$")
         definition = Definition.from_text(name, json_text.to_text(data), Context.of(app).codec)
-        return cls(**{field: getattr(definition, field) for field in DEFINED}, app=app)
+        fields = {field: getattr(definition, field) for field in DEFINED}
+        return cls(**{**fields, "schedule": definition.plain_schedule}, app=app)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values, as it would be stored; nothing is read or written.
@@ -528,7 +537,8 @@ class RedisScheduleEntry(ScheduleEntry):
         own = self.__dict__
         for name in DEFINED:
             own[name] = getattr(definition, name)
-        own["labels"], self.schedule.app = dict(definition.labels), self.app
+        own["schedule"] = schedule = definition.plain_schedule
+        own["labels"], schedule.app = dict(definition.labels), self.app
         own["last_run_at"], own["total_run_count"] = meta.last_run_at, meta.total_run_count
         own["_due_at"] = due_at = stored.due_at(context.in_zone(stored.zone).defaults)
         own["_skipped"], own["_state"], own["_failing"] = stored.skipped, stored.state, stored.failing

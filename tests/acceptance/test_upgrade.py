@@ -16,7 +16,7 @@ from redisbeater import RedisScheduleEntry
 #: Makes the beats that are started from now on newer ones.
 NEWER = """
 from redisbeater.store import keys
-keys.FORMAT = 2
+keys.FORMAT = 3
 """
 
 ENTRIES = {f"entry {number}" for number in range(20)}
@@ -33,7 +33,7 @@ def test_a_rolling_upgrade_and_its_rollback_lose_nothing(project: Project, clien
         RedisScheduleEntry(name, "proj.note", 1.0, coalesce="all", app=project.app()).save()
     project.worker()
     older = leading(project.beat())
-    assert client.get(key) == "1"
+    assert client.get(key) == "2"
 
     # The upgrade: a newer standby takes over, and an older beat that is started again does not lead.
     project.add_source(NEWER)
@@ -41,11 +41,11 @@ def test_a_rolling_upgrade_and_its_rollback_lose_nothing(project: Project, clien
     newer.says("standing by")
     assert older.end() == 0
     leading(newer)
-    assert client.get(key) == "2"
+    assert client.get(key) == "3"
     source.write_text(original)
     again = project.beat()
     again.says(
-        f"refusing to lead: {key} holds '2' and this beat writes format 1; start a redisbeater that writes format 2"
+        f"refusing to lead: {key} holds '3' and this beat writes format 2; start a redisbeater that writes format 3"
     )
     assert newer.end() == 0
     asked = scripts(client)
@@ -56,15 +56,15 @@ def test_a_rolling_upgrade_and_its_rollback_lose_nothing(project: Project, clien
 
     # The rollback, by the documented command.
     began_at = time.time()
-    command = ["redis-cli", "-p", str(project.server.port), "SET", key, "1"]
+    command = ["redis-cli", "-p", str(project.server.port), "SET", key, "2"]
     try:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     except FileNotFoundError:  # a machine with the server's package of Python only
-        client.set(key, "1")
+        client.set(key, "2")
     leading(again)
     wait_until(lambda: all_ran_since(project, began_at), "a run of each entry")
     assert again.end() == 0
-    assert client.get(key) == "1"
+    assert client.get(key) == "2"
     assert no_fire_time_is_missing(project)
 
 

@@ -322,8 +322,8 @@ def test_a_conflict_says_that_saving_overwrites_and_names_no_version(app: Celery
 
 def test_usual_crons_are_offered_with_what_they_mean(app: Celery) -> None:
     text = browse(app).get("/new").text
-    assert 'list="presets-cron"' in text
-    assert '<option value="0 7 * * mon-fri">weekdays at 07:00</option>' in text
+    assert "<code>0 7 * * mon-fri</code> weekdays at 07:00" in text
+    assert '<textarea id="f-cron" name="cron" rows="1"' in text
 
 
 def test_the_preview_of_a_disabled_entry_says_that_it_is_disabled(app: Celery, store: ScheduleStore) -> None:

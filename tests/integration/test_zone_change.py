@@ -15,7 +15,7 @@ from celery import Celery
 from celery.schedules import crontab, schedule
 from due import UTC, ago, stored
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, any_of, clocked, cron, rrule
 from redisbeater.beat import zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
@@ -26,6 +26,7 @@ from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.results import Score
 from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.limited import limited
 from redisbeater.store import Snapshot
 from redisbeater.store.schedule import ZONE_KEPT_MILLISECONDS
 
@@ -124,6 +125,26 @@ NEW_YORK, KOLKATA = "America/New_York", "Asia/Kolkata"
         pytest.param(
             crontab(30, 1), NEW_YORK, "2026-11-01 02:00", "2026-11-02 01:30", "2026-11-01 01:30", "2026-11-02 06:30",
             id="on-the-day-of-a-repeated-hour-not-twice",
+        ),
+        pytest.param(
+            any_of("0 9 * * *", "0 12 * * *"), NEW_YORK, "2026-12-05 10:00", "2026-12-05 12:00", "2026-12-05 09:00",
+            "2026-12-05 17:00", id="of-several-crons-none-runs-twice",
+        ),
+        pytest.param(
+            any_of("0 9 * * *", "*/30 * * * *"), NEW_YORK, "2026-12-05 10:10", "2026-12-05 10:30", "2026-12-05 10:00",
+            "2026-12-05 10:30", id="of-several-crons-the-repeating-one-is-never-silent",
+        ),
+        pytest.param(
+            any_of("0 9 * * *", "0 23-21/2 * * *"), KOLKATA, "2026-12-05 05:10", "2026-12-05 07:00", "2026-12-05 05:00",
+            "2026-12-05 05:30", id="of-several-crons-none-goes-back-behind-the-last-run",
+        ),
+        pytest.param(
+            limited(schedule(3600), "09:00-17:00"), NEW_YORK, "2026-12-05 11:30", "2026-12-05 12:00",
+            "2026-12-05 11:00", "2026-12-05 14:00", id="interval-within-a-window-waits-for-it",
+        ),
+        pytest.param(
+            limited(cron("0 9,12 * * *"), "10:00-13:00"), NEW_YORK, "2026-12-05 10:00", "2026-12-05 12:00",
+            "2026-12-04 12:00", "2026-12-05 17:00", id="cron-within-a-window-keeps-its-local-time",
         ),
         pytest.param(
             clocked(datetime(2027, 1, 1, 9)), NEW_YORK, "2026-12-05 10:00", "2027-01-01 09:00", None,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 
-from redisbeater import clocked, cron, rrule
+from redisbeater import any_of, clocked, cron, rrule
 from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.kinds import KINDS, SCHEDULE_WORDS, ScheduleCodec, kind_of
 from redisbeater.schedules.timetable import Timetable
@@ -21,6 +21,7 @@ SCHEDULES = [
     pytest.param(schedule(90), id="interval"),
     pytest.param(crontab("*/5", "9"), id="crontab"),
     pytest.param(cron("0 18 L * *"), id="cron"),
+    pytest.param(any_of("0 18 L * *", "0 9 * * *"), id="any_of"),
     pytest.param(rrule("DTSTART:20260101T090000Z\nRRULE:FREQ=DAILY"), id="rrule"),
     pytest.param(clocked(NOON), id="clocked"),
     pytest.param(solar("sunset", 48.2, 16.4), id="solar"),

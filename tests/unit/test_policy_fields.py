@@ -42,6 +42,8 @@ DEFAULTS: dict[str, Any] = {
     "start_within": INHERIT,
     "finish_within": INHERIT,
     "notify": None,
+    "between": None,
+    "days": None,
 }
 
 

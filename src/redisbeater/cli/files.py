@@ -171,6 +171,7 @@ def _value(path: str, value: Any, context: Context) -> str:
         return "the setting" if path in NULLABLE else "none"
     if path == "schedule" and isinstance(value, Mapping):
         word, text = next(iter(words_of(value, context.codec, context.zone).items()))
+        text = "; ".join(text) if isinstance(text, list) else text
         return shown(text if word == "cron" else f"{word} {text}", MOST_VALUE)
     text = moment_text(value)
     return shown(text if isinstance(text, str) and text is not value else printable_json(value), MOST_VALUE)

@@ -70,7 +70,8 @@ from redisbeater.times import clock_words, date_words, relative_words
 #: Bytes of a file at most: more than one entry may have.
 MOST_BYTES = 10_000_000
 
-_SCHEDULES = tuple((kind.word, kind.placeholder, kind.sentence) for kind in SCHEDULE_WORDS.values())
+#: The words for a schedule of which several are a schedule as well.
+_REPEATED = tuple(word for word, kind in SCHEDULE_WORDS.items() if kind.has_lines)
 
 _OTHERS = (
     click.option("--queue", metavar="QUEUE", help="Queue of the runs."),
@@ -141,6 +142,7 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(app: Celery, **passed: Any) -> None:
         options = {name: passed.pop(name) for name in (*SCHEDULE_WORDS, *OPTION_WORDS, *WORDS)}
+        options.update({word: "\n".join(options[word]) or None for word in _REPEATED})
         options.update(labels=options["labels"] or None, enabled=False if passed.pop("disabled") else None)
         author = {name: passed.pop(name) for name in ("note", "by")}
         shared = {name: passed.pop(name) for name in ("dry_run", "yes", "as_json", "times")}
@@ -151,8 +153,9 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
     for word in reversed(WORDS):
         field = WORDS[word]
         run = option_of(field.word, field.kind, field.sentence, field.help)(run)
-    for name, metavar, help_ in reversed(_SCHEDULES):
-        run = click.option(f"--{name}", metavar=metavar, help=help_)(run)
+    for word in reversed([*SCHEDULE_WORDS]):
+        kind = SCHEDULE_WORDS[word]
+        run = click.option(f"--{word}", metavar=kind.placeholder, multiple=kind.has_lines, help=kind.sentence)(run)
     return run
 
 
@@ -269,7 +272,7 @@ def _from_options(context: Context, name: str | None, task: str | None, words: E
 def _show_created(context: Context, entry: RedisScheduleEntry, given: EntryOptions, like: str = "") -> None:
     view, runs, change = given.times.view(), entry.upcoming(SHOWN_RUNS), next_clock_change(context, entry)
     zone = entry._definition().zone(view.zone)
-    words = describe(entry.schedule, zone)
+    words = describe(entry._definition().schedule, zone)
     if given.as_json:
         data = {
             "name": entry.name, "dry_run": given.dry_run, "created": not given.dry_run, "schedule": words,

@@ -22,7 +22,8 @@ from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
-from redisbeater.schedules.kinds import ScheduleCodec
+from redisbeater.schedules.kind import FIRST_FORMAT
+from redisbeater.schedules.kinds import ScheduleCodec, kind_of
 from redisbeater.schedules.zones import SAME_RULES, PlannedBy, zone_name
 from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 
@@ -181,6 +182,7 @@ def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:
 
 def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None:
     """Write edits; those of entries that another program changed in between stay pending."""
+    edits = _readable(context, edits, result)
     if not edits:
         return
     records_zone = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
@@ -199,6 +201,23 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
         elif refused[name] == "FOREIGN":
             result.fail(name, StoreError(f"WRONGTYPE: the key of {quoted(name)} holds something other than an entry"))
     announce_edits(edit for edit in edits if edit.snapshot.name not in refused)
+
+
+def _readable(context: Context, edits: Sequence[Edit], result: WriteResult) -> Sequence[Edit]:
+    """Return the edits whose new schedules the beats of this schedule can read; the others fail."""
+    new = {edit.snapshot.name: needed for edit in edits if (needed := _needed_format(edit)) > FIRST_FORMAT}
+    problem = context.redis.refusal_of_format(max(new.values())) if new else ""
+    if not problem:
+        return edits
+    for name in new:
+        result.fail(name, InvalidEntry("$.schedule", problem))
+    return [edit for edit in edits if edit.snapshot.name not in new]
+
+
+def _needed_format(edit: Edit) -> int:
+    """Return the version of the stored data that a new kind of schedule needs; the first if it is no new one."""
+    needed, before = kind_of(edit.definition.schedule).format, edit.before
+    return needed if before is None or kind_of(before.schedule).format < needed else FIRST_FORMAT
 
 
 def warn_of_rules(zones: str, names: Sequence[str]) -> None:

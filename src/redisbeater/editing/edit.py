@@ -6,7 +6,7 @@ import getpass
 import json
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -25,6 +25,7 @@ from redisbeater.model.meta import Meta, Score
 from redisbeater.model.skip import read_skipped
 from redisbeater.redaction import hidden, redacted
 from redisbeater.schedules.kinds import comparable
+from redisbeater.schedules.limited import flattened
 from redisbeater.schedules.zones import PlannedBy
 from redisbeater.signals import entry_changed, entry_fixed
 from redisbeater.store import Change, Snapshot
@@ -158,14 +159,14 @@ class Edit:
         return sorted(differing | nulls)
 
     @cached_property
-    def values(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def values(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The stored fields before and after the edit; none where they are the same, or were no object."""
         before = self.snapshot.definition
         if not before or before == self.text:
             return {}, {}
         with suppress(InvalidEntry):  # what another program stored
             old, new = json_text.from_text(before, "before"), json_text.from_text(self.text, "after")
-            return (old, new) if isinstance(old, dict) else ({}, {})
+            return (flattened(old), flattened(new)) if isinstance(old, dict) else ({}, {})
         return {}, {}
 
     @property

@@ -7,7 +7,7 @@ that means elapsed time, such as ``*/10 * * * *``, goes on as it does when the c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
@@ -311,9 +311,9 @@ class _Moved(NamedTuple):
         if is_from_last and last is None and fire_time > self.snapshot.now:
             following = timetable.first(self.snapshot.now)
         elif (is_from_last or was_claimed) and last and timetable.period is None:
-            following = timetable.next(self._shown(last, last))
+            following = _earliest(part.policy.timetable.next(part._shown(last, last)) for part in self._parts)
         else:
-            following = self._moved(fire_time, last)
+            following = _earliest(part._moved(fire_time, last) for part in self._parts)
         following = self.policy.resumed(following)
         if following is None:
             return ended(definition, self.meta, self.snapshot.now, self.policy)
@@ -323,7 +323,17 @@ class _Moved(NamedTuple):
         """Return a fire time that is left out as the one that it is now, or None where there is none any more."""
         if fire_time < self.snapshot.now or not self.before.fires_at(fire_time):
             return fire_time
-        return self._moved(fire_time, None)
+        return _earliest(part._moved(fire_time, None) for part in self._parts if part.before.fires_at(fire_time))
+
+    @property
+    def _parts(self) -> Iterator[_Moved]:
+        """The same for each part of its schedule: one may be fixed, and another repeating."""
+        parts = self.policy.timetable.kind.parts(self.policy.timetable.schedule)
+        for part in parts if len(parts) > 1 else ():
+            before, after = (replace(each, schedule=part, known={}) for each in (self.before, self.policy.timetable))
+            yield self._replace(before=before, policy=self.policy._replace(timetable=after))
+        if len(parts) == 1:
+            yield self
 
     def _moved(self, fire_time: datetime, last: datetime | None) -> datetime | None:
         """Return the fire time now with the same local time, but not one that has been dealt with."""
@@ -344,6 +354,10 @@ class _Moved(NamedTuple):
             return moment
         shown = to_utc(moment.astimezone(_clock(self.before)).replace(tzinfo=None, fold=0), _clock(after))
         return shown if last is None else max(shown, last)
+
+
+def _earliest(fire_times: Iterable[datetime | None]) -> datetime | None:
+    return min(filter(None, fire_times), default=None)
 
 
 def _clock(timetable: Timetable) -> tzinfo:

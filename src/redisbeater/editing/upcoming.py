@@ -16,7 +16,7 @@ from redisbeater.model.passed_values import check_number
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
-from redisbeater.schedules.timetable import clock_change_note
+from redisbeater.schedules.timetable import clock_change_note, part_note
 
 #: More runs than a person reads.
 MOST_RUNS = 1000
@@ -35,8 +35,8 @@ class UpcomingRun:
         fire_time: aware UTC.
         local: the fire time in the entry's zone.
         due_at: when beat sends it, aware UTC; later than the fire time when the entry has jitter.
-        note: whether it is overdue, and why it cannot be sent if the entry is failing; the effect that a change of the
-            clocks has on it; empty: neither.
+        note: whether it is overdue, and why it cannot be sent if the entry is failing; of several crons, by which it
+            runs; the effect that a change of the clocks has on it; empty: none of these.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _run(fire_time: datetime, policy: ResolvedPolicy, stored: StoredEntry) -> Up
 
 def _planned(fire_time: datetime, policy: ResolvedPolicy, definition: Definition, note: str = "") -> UpcomingRun:
     timetable = policy.timetable
-    notes = [note, clock_change_note(timetable.schedule, timetable.local_zone, fire_time)]
+    notes = [note, *(of(timetable.schedule, timetable.local_zone, fire_time) for of in (part_note, clock_change_note))]
     return UpcomingRun(
         name=definition.name,
         task=definition.task,

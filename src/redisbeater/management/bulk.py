@@ -31,6 +31,7 @@ from redisbeater.model.meta import FINISHED, NEW, Meta, Score
 from redisbeater.model.passed_values import checked_args, checked_kwargs, checked_names
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules.cron_steps import refuse_steps_above_range, steps_of
+from redisbeater.schedules.kind import FIRST_FORMAT
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.zones import PlannedBy, in_zone, zone_name
 from redisbeater.store import SAVE_PAGE, Change, pages, this_program
@@ -467,8 +468,9 @@ class Bulk:
 
 
 def _is_always_sendable(definition: Definition) -> bool:
-    """Tell whether a new entry needs no look at the time: it has fire times, and no fixed time when its runs expire."""
-    return definition.never_ends and not isinstance(definition.options.get("expires"), datetime)
+    """Tell whether a new entry needs no look at the time or at beats: it has fire times, and nothing that expires."""
+    expires = isinstance(definition.options.get("expires"), datetime)
+    return definition.never_ends and not expires and kind_of(definition.schedule).format == FIRST_FORMAT
 
 
 def _raise_first(failures: Mapping[str, Exception]) -> None:

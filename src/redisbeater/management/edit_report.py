@@ -26,6 +26,7 @@ from redisbeater.model.fields import EntryChanges, shown_value
 from redisbeater.model.log_line import LogLine
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.kinds import describe_in_brief
+from redisbeater.schedules.limited import flattened
 from redisbeater.store import pages
 from redisbeater.store.snapshot import version_of
 from redisbeater.times import EPOCH, FAR_FUTURE
@@ -181,7 +182,7 @@ def revert_change(
         raise InvalidEntry("$.at", "no change of that time can be reverted: something has changed its fields since")
     snapshot, fields = context.redis.load(name), _fields_of(line)
     stored = json_text.from_text(stored_definition(snapshot, context.codec).to_text(context.codec), "$")
-    others = {field: value for field, value in stored.items() if field not in fields}
+    others = {field: value for field, value in flattened(stored).items() if field not in fields}
     former = Definition.from_text(name, json_text.to_text({**others, **line.details["was"]}), context.codec)
     change = FieldChange(
         name=name, fields={field: getattr(former, field) for field in fields}, author=Author.of(by, note),
@@ -309,7 +310,7 @@ def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iter
 
 
 def _words(stored: StoredEntry) -> str:
-    return describe_in_brief(stored.definition.schedule, stored.definition.timezone)
+    return describe_in_brief(stored.definition.plain_schedule, stored.definition.timezone)
 
 
 def value_words(value: Any) -> str:

@@ -334,6 +334,8 @@ def _form_text(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else ""
+    if isinstance(value, list):  # several texts of one kind of schedule
+        return "\n".join(value)
     return value if isinstance(value, str) else printable_json(value)
 
 

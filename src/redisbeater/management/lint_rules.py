@@ -26,7 +26,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_v
 from redisbeater.model.run import Run
 from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import BrokenByCode
-from redisbeater.schedules.kinds import describe, kind_named
+from redisbeater.schedules.kinds import describe, kind_named, kind_of
 from redisbeater.schedules.timetable import Timetable, clock_change_note
 from redisbeater.schedules.zones import in_zone, shifts_between, skipped_text
 from redisbeater.times import date_words, span_words
@@ -160,7 +160,8 @@ def of_definition(
 
 def interval_problem(definition: Definition) -> str:
     """Return why an interval is too short to run at each fire time, or an empty text."""
-    if definition.is_interval and cast(schedule, definition.schedule).run_every < _SHORTEST_INTERVAL:
+    plain = definition.plain_schedule
+    if kind_of(plain).is_interval and cast(schedule, plain).run_every < _SHORTEST_INTERVAL:
         return "an interval below 0.1 seconds: fire times that pass while a run is sent are coalesced into one run"
     return ""
 

@@ -37,6 +37,7 @@ from redisbeater.model.passed_values import (
 )
 from redisbeater.model.policies import Anchor
 from redisbeater.schedules.kinds import ScheduleCodec, comparable, kind_of
+from redisbeater.schedules.limited import flattened, limit, limited, unlimited
 from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
@@ -68,7 +69,7 @@ class Decoder(Protocol):
 
 
 class Definition(StoredFields):
-    """What runs and when."""
+    """What runs and when. Its schedule is the one that fires: that of the entry, within its window."""
 
     __slots__ = ()
 
@@ -81,12 +82,14 @@ class Definition(StoredFields):
         Raises:
             InvalidEntry: naming the first field that cannot be stored.
         """
+        if type(schedule) is limited:
+            schedule, others = schedule.schedule, {"between": schedule.between, "days": schedule.days, **others}
         schedule = for_entry(as_schedule(schedule), others.get("name"))
         others["task"] = as_task(others.get("task"))
         others["timezone"] = agreed_zone(others.get("timezone"), schedule)
         others.update(checked_policies(others))
         definition = cls(
-            schedule=schedule,
+            schedule=limit(schedule, others["between"], others["days"]),
             args=list_or_given(args),
             kwargs=dict_or_given(kwargs),
             options=storable_options(options),
@@ -132,15 +135,18 @@ class Definition(StoredFields):
         for needed in _REQUIRED:
             if needed not in data:
                 raise InvalidEntry(f"$.{needed}", f"is missing; expected {_REQUIRED[needed]}")
+        data = flattened(data)
+        policies = {} if _REDBEAT_FIELDS.issuperset(data) else read_policies(data)
+        schedule = for_entry(codec.decode(data["schedule"]), name)
         definition = cls(
             name=name,
             task=data["task"],
-            schedule=for_entry(codec.decode(data["schedule"]), name),
+            schedule=limit(schedule, policies["between"], policies["days"]) if policies else schedule,
             args=_or(data.get("args"), []),
             kwargs=_or(data.get("kwargs"), {}),
             options=decoded_options(_or(data.get("options"), {})),
             enabled=_or(data.get("enabled"), True),
-            **({} if _REDBEAT_FIELDS.issuperset(data) else read_policies(data)),
+            **policies,
             extra={key: value for key, value in data.items() if key not in _ALL_FIELDS},
         )
         _check(definition)
@@ -190,6 +196,11 @@ class Definition(StoredFields):
             return self
         instant = checked_instant(expires, self.zone(default_zone), "$.options.expires")
         return self._replace(options={**self.options, "expires": instant})
+
+    @property
+    def plain_schedule(self) -> Any:
+        """The schedule of the entry, which its window is no part of."""
+        return unlimited(self.schedule)
 
     def zone(self, default: tzinfo) -> tzinfo:
         """Return the zone of the entry's local times: its own, else the app's."""

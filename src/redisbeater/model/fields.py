@@ -30,6 +30,8 @@ from redisbeater.model.policies import (
     OverlapLike,
     TextEnum,
 )
+from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
+from redisbeater.schedules.window import checked_between, checked_days
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone, read_zone
 from redisbeater.times import duration_words, is_seconds
 
@@ -270,6 +272,26 @@ class Zone(FieldKind):
         return value
 
 
+class Windows(FieldKind):
+    """Times of the day from which and to which an entry fires."""
+
+    example = "09:30-16:00"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return them in their one form."""
+        return checked_between(value, path)
+
+
+class Weekdays(FieldKind):
+    """Weekdays, as in a cron text."""
+
+    example = "mon-fri"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return them without blanks."""
+        return checked_days(value, path)
+
+
 class Group(TextEnum):
     """What fields are about, in the order in which people read of them; the sentence is the heading, if any."""
 
@@ -384,6 +406,9 @@ _FIELDS = (
           "That no run has ended well so long after one was sent is an incident. None means never.",
           untracked=(INHERIT, None), nullable=True),
     Field("notify", Receivers(), None, Group.PROMISES, "Who is told of its incidents. none means nobody."),
+    Field("between", Windows(), None, Group.TIMES,
+          "The times of the day within which it fires, start in and end out; an interval begins anew at each start."),
+    Field("days", Weekdays(), None, Group.TIMES, "The weekdays on which these times begin; alone, the whole days."),
     # A new field stands last: what is stored keeps its order.
 )  # fmt: skip
 
@@ -411,6 +436,9 @@ PROMISES = tuple(field.name for field in _FIELDS if field.group is Group.PROMISE
 NULLABLE = frozenset(field.name for field in _FIELDS if field.nullable)
 
 _DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}
+
+#: Those of the fields that are not stored with the schedule.
+_OWN_DEFAULTS = {name: default for name, default in _DEFAULTS.items() if name not in OF_SCHEDULE}
 
 
 def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -448,10 +476,10 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored form of the policy fields that differ from their defaults."""
+    """Return the stored form of the policy fields that differ from their defaults, and are not in the schedule's."""
     return {
         name: None if values[name] is None else POLICY_FIELDS[name].kind.encode(values[name])
-        for name, default in _DEFAULTS.items()
+        for name, default in _OWN_DEFAULTS.items()
         if values[name] is not default and values[name] != default
     }
 
@@ -554,6 +582,8 @@ class _SharedFields(TypedDict, total=False):
     start_within: float | timedelta | Inherit | None
     finish_within: float | timedelta | Inherit | None
     notify: str | None
+    between: str | None
+    days: str | None
 
 
 class EntryFields(_SharedFields, total=False):
@@ -615,3 +645,5 @@ class StoredFields(NamedTuple):
     start_within: float | Inherit | None = INHERIT
     finish_within: float | Inherit | None = INHERIT
     notify: str | None = None
+    between: str | None = None
+    days: str | None = None

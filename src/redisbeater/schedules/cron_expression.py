@@ -391,7 +391,7 @@ class ExpressionSlots(Slots):
             return 0
         return sum(self._count_in_month(month, first, last) for month in self._months(first, last))
 
-    def time_from(self, least: int) -> int | None:
+    def time_from(self, least: int, day: date) -> int | None:
         """Return the first second of a day, ``least`` or later, that the fields of the time allow."""
         fields = self.fields
         minute, second = divmod(least, 60)
@@ -404,7 +404,7 @@ class ExpressionSlots(Slots):
         later = _at_least(fields.hours, hour + 1)
         return None if later is None else _time(later, fields.minutes[0], fields.seconds[0])
 
-    def count_times(self, before: int) -> int:
+    def count_times(self, before: int, day: date) -> int:
         """Count the seconds of a day that the fields of the time allow, before one of them."""
         fields = self.fields
         minute, second = divmod(before, 60)
@@ -414,11 +414,6 @@ class ExpressionSlots(Slots):
             counted += bisect_left(fields.minutes, minute) * len(fields.seconds)
             counted += bisect_left(fields.seconds, second) if minute in fields.minutes else 0
         return counted
-
-    @property
-    def last_time(self) -> int:
-        """The last second of a day that the fields of the time allow."""
-        return _time(self.fields.hours[-1], self.fields.minutes[-1], self.fields.seconds[-1])
 
     def _months(self, first: date, last: date) -> Iterator[tuple[int, int]]:
         """Yield the months that the expression allows, from that of one date to that of another."""

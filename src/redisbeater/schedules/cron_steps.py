@@ -111,16 +111,21 @@ def refuse_steps_above_range(schedule: Any) -> None:
     Raises:
         InvalidEntry: it has one; the path names the field, and the message says what it would mean and what to write.
     """
-    texts = kind_of(schedule).cron_fields(schedule)
-    for step in _steps(tuple(texts.items())):
-        if step.is_above_range:
-            with pointed_at(texts):
-                raise InvalidEntry(f"{PATH}.{step.field}", f"{step.warning}; write {step.first} if that is meant")
+    for texts in _fields_of(schedule):
+        for step in _steps(tuple(texts.items())):
+            if step.is_above_range:
+                with pointed_at(texts):
+                    raise InvalidEntry(f"{PATH}.{step.field}", f"{step.warning}; write {step.first} if that is meant")
 
 
 def steps_of(schedule: Any) -> tuple[FieldStep, ...]:
-    """Return the steps in the fields of a crontab, those of ``H`` aside; none of any other schedule."""
-    return _steps(tuple(kind_of(schedule).cron_fields(schedule).items()))
+    """Return the steps in the fields of crontabs, those of ``H`` aside; none of any other schedule."""
+    return tuple(step for texts in _fields_of(schedule) for step in _steps(tuple(texts.items())))
+
+
+def _fields_of(schedule: Any) -> list[dict[str, str]]:
+    """Return the fields of each cron that a schedule is or has."""
+    return [kind_of(part).cron_fields(part) for part in kind_of(schedule).parts(schedule)]
 
 
 @lru_cache(1000)

@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from celery.schedules import BaseSchedule, crontab
 
@@ -63,7 +63,7 @@ class Slots(ABC):
 
     __slots__ = ()
 
-    unit: ClassVar[timedelta]
+    unit: timedelta
 
     @property
     @abstractmethod
@@ -79,21 +79,20 @@ class Slots(ABC):
         """Yield the dates from ``first`` to ``last``, both included, that the day fields allow."""
 
     @abstractmethod
-    def time_from(self, least: int) -> int | None:
-        """Return the first time of the day, ``least`` or later, that the other fields allow; None if there is none."""
+    def time_from(self, least: int, day: date) -> int | None:
+        """Return the first time of a date, ``least`` or later, that the other fields allow; None if there is none."""
 
     @abstractmethod
-    def count_times(self, before: int) -> int:
-        """Count the times of the day that the other fields allow, before one of them."""
-
-    @property
-    @abstractmethod
-    def last_time(self) -> int:
-        """The last time of the day that the other fields allow."""
+    def count_times(self, before: int, day: date) -> int:
+        """Count the times of a date that the other fields allow, before one of them."""
 
     def count_days(self, first: date, last: date) -> int:
         """Count the dates from ``first`` to ``last``, both included, that the day fields allow."""
         return sum(1 for _ in self.matching_days(first, last))
+
+    def count_on_days(self, first: date, last: date) -> int:
+        """Count the slots on the dates from ``first`` to ``last``, both included; each date has as many."""
+        return self.count_days(first, last) * self.count_times(_DAY // self.unit, first)
 
     def first(self, start: datetime, stop: datetime) -> datetime | None:
         """Return the first slot from ``start`` on and before ``stop``; None when there is none."""
@@ -101,7 +100,7 @@ class Slots(ABC):
             return None
         for day in self.matching_days(start.date(), stop.date()):
             midnight = datetime(day.year, day.month, day.day)
-            time = self.time_from(self._begun(start) if start > midnight else 0)
+            time = self.time_from(self._begun(start) if start > midnight else 0, day)
             if time is not None:
                 slot = midnight + time * self.unit
                 return slot if slot < stop else None
@@ -122,13 +121,13 @@ class Slots(ABC):
         """Count the slots from ``start`` on and before ``stop``, by days instead of one by one."""
         if start >= stop:
             return 0
-        days = self.count_days(start.date(), stop.date() - _DAY)
-        in_all_days = days * self.count_times(_DAY // self.unit)
+        in_all_days = self.count_on_days(start.date(), stop.date() - _DAY)
         return in_all_days - self._count_before(start) + self._count_before(stop)
 
     def _count_before(self, local: datetime) -> int:
         """Count the slots before a local time on its date."""
-        return self.count_times(self._begun(local)) if self.is_matching_day(local.date()) else 0
+        day = local.date()
+        return self.count_times(self._begun(local), day) if self.is_matching_day(day) else 0
 
     def _begun(self, local: datetime) -> int:
         """Return how many units of its date have begun before a local time."""
@@ -172,7 +171,7 @@ class CrontabSlots(Slots):
                 yield day
             day += _DAY
 
-    def time_from(self, least: int) -> int | None:
+    def time_from(self, least: int, day: date) -> int | None:
         """Return the first minute of a day, ``least`` or later, that the minute and hour fields allow."""
         schedule = self._schedule
         hour, minute = divmod(least, 60)
@@ -184,18 +183,13 @@ class CrontabSlots(Slots):
         later = [candidate for candidate in schedule.hour if candidate > hour]
         return min(later) * 60 + min(schedule.minute) if later else None
 
-    def count_times(self, before: int) -> int:
+    def count_times(self, before: int, day: date) -> int:
         """Count the minutes of a day that the minute and hour fields allow, before one of them."""
         schedule = self._schedule
         hour, minute = divmod(before, 60)
         in_earlier_hours = sum(1 for candidate in schedule.hour if candidate < hour) * len(schedule.minute)
         in_this_hour = sum(1 for candidate in schedule.minute if candidate < minute) if hour in schedule.hour else 0
         return in_earlier_hours + in_this_hour
-
-    @property
-    def last_time(self) -> int:
-        """The last minute of a day that the minute and hour fields allow."""
-        return max(self._schedule.hour) * 60 + max(self._schedule.minute)
 
     def _next_matching_month(self, day: date) -> date:
         """Return the first day of the next month that the crontab allows."""
@@ -290,7 +284,7 @@ def _next_on_day(slots: Slots, zone: tzinfo, day: date, after: datetime) -> date
         return _next_around(slots, shift_on(day, zone), day, after)
     start = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) - offset
     # A unit that has begun is too late, so the next one counts; before the day begins, its first unit counts.
-    time = slots.time_from(max((after - start) // slots.unit + 1, 0))
+    time = slots.time_from(max((after - start) // slots.unit + 1, 0), day)
     return None if time is None else start + time * slots.unit
 
 
@@ -330,16 +324,9 @@ def _moved_slots(slots: Slots, shift: Shift) -> Iterator[datetime]:
         return
     for day in sorted({(shift.from_local - _SECOND).date(), shift.to_local.date()}):
         midnight = datetime(day.year, day.month, day.day)
-        if not slots.is_repeating or _is_swallowed(slots, midnight, shift):
-            start, stop = max(midnight, shift.from_local), min(midnight + _DAY, shift.to_local)
+        start, stop = max(midnight, shift.from_local), min(midnight + _DAY, shift.to_local)
+        if not slots.is_repeating or slots.count(start, stop) == slots.count(midnight, midnight + _DAY):
             yield from slots.between(start, stop)
-
-
-def _is_swallowed(slots: Slots, midnight: datetime, shift: Shift) -> bool:
-    """Tell whether all slots of a date lie in a gap."""
-    first = midnight + (slots.time_from(0) or 0) * slots.unit
-    last = midnight + slots.last_time * slots.unit
-    return shift.from_local <= first and last < shift.to_local
 
 
 def _local(instant: datetime, offset: timedelta) -> datetime:

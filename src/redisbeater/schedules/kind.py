@@ -20,6 +20,9 @@ from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.english import unbracketed
 from redisbeater.schedules.zones import in_zone
 
+#: The version of the stored data that every beat can read.
+FIRST_FORMAT = 1
+
 #: What a call of a schedule takes that does simple arithmetic.
 _STEPS = 20
 
@@ -89,6 +92,8 @@ class ScheduleKind(Generic[S]):
         is_plain: whether plain values say all of it, for entries in bulk.
         is_memoryless: whether the fire time after an instant does not depend on the one before, for searches.
         is_custom: whether the application's code decides, so that equal data may mean something else each time.
+        has_lines: whether several of its texts may be written, one a line.
+        format: the version of the stored data from which on beats can read it.
     """
 
     __slots__ = ()
@@ -109,6 +114,8 @@ class ScheduleKind(Generic[S]):
     is_plain = False
     is_memoryless = False
     is_custom = False
+    has_lines = False
+    format = FIRST_FORMAT
 
     # How it is stored
 
@@ -193,6 +200,10 @@ class ScheduleKind(Generic[S]):
     def nominal_times(self, schedule: S, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
         """Return the naive local times of the schedule that fire at an instant, as its fields give them."""
         return ()
+
+    def parts(self, schedule: S) -> tuple[BaseSchedule, ...]:
+        """Return the schedules at whose times it fires; most have only themselves."""
+        return (schedule,)
 
     def means_elapsed_time(self, schedule: S) -> bool:
         """Tell whether it means elapsed time, which another zone does not move."""

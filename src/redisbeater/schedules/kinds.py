@@ -13,11 +13,13 @@ from dateutil.rrule import rrule as dateutil_rrule
 from redisbeater.code_errors import EndedByCode, named
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules.any_of import AnyOfKind
 from redisbeater.schedules.cron_expression import CronKind, cron
 from redisbeater.schedules.crontab import CrontabKind, is_repeating
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.interval import ClockedKind, IntervalKind
 from redisbeater.schedules.kind import ScheduleKind
+from redisbeater.schedules.limited import LimitedKind
 from redisbeater.schedules.rrule.kind import RruleKind
 from redisbeater.schedules.solar import SolarKind
 
@@ -26,6 +28,7 @@ KINDS: tuple[ScheduleKind[Any], ...] = (
     IntervalKind(),
     CrontabKind(),
     CronKind(),
+    AnyOfKind(),
     RruleKind(),
     ClockedKind(),
     SolarKind(),
@@ -34,7 +37,10 @@ KINDS: tuple[ScheduleKind[Any], ...] = (
 #: The words for a schedule, of which an entry has one, and the kinds that read them: of two with one word, the latter.
 SCHEDULE_WORDS: Mapping[str, ScheduleKind[Any]] = {kind.word: kind for kind in KINDS if kind.word}
 
-_KIND_OF: Mapping[type, ScheduleKind[Any]] = {kind.schedule_class: kind for kind in KINDS}
+#: What an entry makes of a schedule and its window; people write the two apart.
+_LIMITED = LimitedKind()
+
+_KIND_OF: Mapping[type, ScheduleKind[Any]] = {kind.schedule_class: kind for kind in (*KINDS, _LIMITED)}
 
 
 class CustomKind(ScheduleKind[Any]):
@@ -90,7 +96,7 @@ class CustomKind(ScheduleKind[Any]):
 
 _CUSTOM = CustomKind({})
 
-_KINDS_BY_NAME: Mapping[str, ScheduleKind[Any]] = {kind.name: kind for kind in (*KINDS, _CUSTOM)}
+_KINDS_BY_NAME: Mapping[str, ScheduleKind[Any]] = {kind.name: kind for kind in (*KINDS, _LIMITED, _CUSTOM)}
 
 
 def kind_of(schedule: Any) -> ScheduleKind[Any]:

@@ -34,8 +34,8 @@ def next_fire_time(
     """Return the first fire time after an instant.
 
     Arguments:
-        schedule: Celery's crontab, schedule (interval) or solar, redisbeater's cron_expression, rrule or clocked, or
-            a custom one.
+        schedule: Celery's crontab, schedule (interval) or solar, redisbeater's cron_expression, any_of, rrule or
+            clocked, or a custom one.
         zone: the zone of local times, of zoneinfo, pytz or dateutil; an rrule has its own.
         after: an aware datetime, from which an interval counts.
         steps: the engine steps that finding it may take, if several searches share a budget.
@@ -307,6 +307,16 @@ class Timetable:
 
     def _bounded(self, until: datetime) -> datetime:
         return until if self.end_at is None else min(until, self.end_at)
+
+
+def part_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
+    """Name the parts of a schedule that fire at an instant: ``by 0 12 * * sat``; return "" for one without parts."""
+    parts = kind_of(schedule).parts(schedule)
+    if len(parts) < 2:
+        return ""
+    kinds = [(part, kind_of(part)) for part in parts]
+    texts = [kind.cron_text(part) for part, kind in kinds if kind.fires_at(part, zone, fire_time)]
+    return f"by {join_words(texts)}" if texts else ""
 
 
 def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:

@@ -98,7 +98,7 @@ from redisbeater.exceptions import ImproperlyConfigured
 
 #: Raise this with each change that an older beat would misread, and write into ``docs/operating.rst`` how to roll the
 #: data back. A beat that finds a higher number at ``P:format`` refuses to lead.
-FORMAT = 1
+FORMAT = 2
 
 
 def refusal(key: str, found: str) -> str:
@@ -107,6 +107,14 @@ def refusal(key: str, found: str) -> str:
     return (
         f"{key} holds {found!r} and this beat writes format {FORMAT}; start a redisbeater that writes {needed}, or roll"
         " the data back (documentation: Run beat in production, Upgrading and rolling back)"
+    )
+
+
+def too_old(key: str, found: str) -> str:
+    """Return why an entry is not saved that beats cannot read which write what the key of the format holds."""
+    return (
+        f"cannot be read by beats of format {found}, which {key} holds; upgrade every beat first, and let one lead"
+        " (documentation: Run beat in production, Upgrading and rolling back)"
     )
 
 

@@ -629,6 +629,11 @@ class RedisSchedule:
         if outcome == "OUTDATED":
             raise FormatTooNew(data_format.refusal(self.keys.format, found))
 
+    def refusal_of_format(self, version: int) -> str:
+        """Return why entries that need a version cannot be saved; empty: they can, and it is recorded if none was."""
+        found = self._connection.run("require_format", [self.keys.format], [str(version)])
+        return data_format.too_old(self.keys.format, found) if found else ""
+
     def adopt_zone(self, wanted: str) -> tuple[str, str, str]:
         """Record the application's zone as that of entries without their own, unless it was changed within an hour.
 

@@ -142,7 +142,7 @@ def _has_schedule(definition: Definition, wanted: BaseSchedule | None) -> bool:
     if wanted is None:
         return True
     with suppress(InvalidEntry):  # with the numbers that the name decides for H, no date matches
-        return bool(definition.schedule == for_entry(wanted, definition.name))
+        return bool(definition.plain_schedule == for_entry(wanted, definition.name))
     return False
 
 

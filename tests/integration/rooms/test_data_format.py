@@ -24,7 +24,7 @@ MakeScheduler = Callable[..., RedisScheduler]
 STATIC = {"nightly": {"task": "proj.clean", "schedule": 3600.0}}
 
 #: What a newer beat writes, and what no beat writes.
-NEWER = ["2", "10", "999999999999999999999"]
+NEWER = ["3", "10", "999999999999999999999"]
 NONSENSE = ["", "one", "1.5", "-1", " 1", "0x1", "nan", "1\n", b"\xff\xfe"]
 
 
@@ -51,16 +51,16 @@ def test_a_beat_that_begins_to_lead_records_its_version(
     assert client.get(key) == str(data_format.FORMAT)
 
 
-@pytest.mark.parametrize("older", ["0", "1", "01"])
+@pytest.mark.parametrize("older", ["0", "1", "02"])
 def test_an_older_version_is_raised(
     scheduler: RedisScheduler, client: redis.Redis, key: str, older: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_format, "FORMAT", 2)
+    monkeypatch.setattr(data_format, "FORMAT", 3)
     client.set(key, older)
 
     scheduler.tick()
 
-    assert client.get(key) == "2"
+    assert client.get(key) == "3"
 
 
 @pytest.mark.parametrize("found", [*NEWER, *NONSENSE], ids=repr)
@@ -84,12 +84,12 @@ def test_a_beat_does_not_lead_over_data_that_is_newer_or_unknown(
     assert stored(app, "report").total_run_count == 0
     [refusal] = refusals(caplog)
     assert refusal.startswith(f"refusing to lead: {key} holds ")
-    assert "this beat writes format 1" in refusal
+    assert f"this beat writes format {data_format.FORMAT}" in refusal
     client.delete(key)
 
 
 def test_the_lock_is_not_even_taken_over_newer_data(make_app: MakeApp, client: redis.Redis, key: str) -> None:
-    client.set(key, "2")
+    client.set(key, "3")
     lock = Context.of(make_app()).redis.lock()
 
     with pytest.raises(FormatTooNew):
@@ -124,12 +124,12 @@ def test_the_log_names_the_version_that_is_needed(
 def test_each_version_is_logged_once(
     scheduler: RedisScheduler, client: redis.Redis, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for found in ("2", "2", "3", "3"):
+    for found in ("3", "3", "4", "4"):
         client.set(key, found)
         scheduler.tick()
         scheduler.tick()
 
-    assert [f"holds '{number}'" in refusal for number, refusal in zip((2, 3), refusals(caplog), strict=True)] == [
+    assert [f"holds '{number}'" in refusal for number, refusal in zip((3, 4), refusals(caplog), strict=True)] == [
         True
     ] * 2
 
@@ -138,14 +138,14 @@ def test_a_beat_that_refused_leads_after_the_rollback(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     save_due(app, "report")
-    client.set(key, "2")
+    client.set(key, "3")
     assert run_due(scheduler) == []
 
     client.set(key, str(data_format.FORMAT))
 
     assert names(run_due(scheduler)) == ["report"]
     assert stored(app, "nightly").due_at is not None
-    client.set(key, "2")
+    client.set(key, "3")
     scheduler.tick()
     assert len(refusals(caplog)) == 2, "it has led since, so it is news again"
 
@@ -154,14 +154,14 @@ def test_a_leader_steps_down_when_the_data_becomes_newer(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, key: str
 ) -> None:
     scheduler.tick()
-    client.set(key, "2")
+    client.set(key, "3")
     save_due(app, "report")
 
     assert run_due(scheduler) == []
 
     assert client.get(f"{prefix}:lock") is None
     assert stored(app, "report").total_run_count == 0
-    client.set(key, "1")
+    client.set(key, "2")
     assert names(run_due(scheduler)) == ["report"]
 
 
@@ -169,7 +169,7 @@ def test_a_leader_that_steps_down_writes_nothing_more(
     scheduler: RedisScheduler, client: redis.Redis, prefix: str, key: str, let_pass: Callable[[float], None]
 ) -> None:
     scheduler.tick()
-    client.set(key, "2")
+    client.set(key, "3")
     client.zrem(f"{prefix}:schedule", f"{prefix}nightly")
     let_pass(repair.PERIOD_SECONDS)
 
@@ -189,12 +189,12 @@ def test_a_standby_that_could_not_lead_is_reported_before_it_has_to(
 ) -> None:
     app = make_app()
     with monkeypatch.context() as newer:
-        newer.setattr(data_format, "FORMAT", 2)
+        newer.setattr(data_format, "FORMAT", 3)
         make_scheduler(app).tick()
 
     make_scheduler(app).tick()
 
-    assert f"{key} holds '2'" in refusals(caplog)[0]
+    assert f"{key} holds '3'" in refusals(caplog)[0]
 
 
 def test_what_a_beat_has_claimed_is_committed_although_the_data_became_newer(
@@ -203,7 +203,7 @@ def test_what_a_beat_has_claimed_is_committed_although_the_data_became_newer(
     app = make_app(redisbeater_lock_key=None)
     save_due(app, "report")
     flight = mark_in_flight(app)
-    client.set(key, "2")
+    client.set(key, "3")
 
     flight.confirm()
 

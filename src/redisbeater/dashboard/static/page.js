@@ -501,7 +501,7 @@
   function showKind() {
     for (const part of all(".kind[data-kind]")) {
       const chosen = one("input[name='kind']", part).checked;
-      for (const field of all("input:not([type='radio']), .hint", part)) field.hidden = !chosen;
+      for (const field of all("input:not([type='radio']), textarea, .hint", part)) field.hidden = !chosen;
     }
   }
 

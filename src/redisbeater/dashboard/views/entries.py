@@ -41,6 +41,7 @@ from redisbeater.management.verbs import VERBS, Verb, command_line
 from redisbeater.management.why.before import Before, read_before
 from redisbeater.management.why.past import explain
 from redisbeater.model.run import Run, RunBrief
+from redisbeater.schedules.limited import flattened
 
 #: Fire times, and runs and lines of the log, on the page.
 UPCOMING, HISTORY = 10, 30
@@ -148,7 +149,7 @@ def _fields(view: EntryView) -> list[tuple[str, Any]]:
     parsed = view.parsed_definition
     if not isinstance(parsed, dict):
         return []
-    return [(field, value) for field, value in parsed.items() if field not in ("name", "schedule")]
+    return [(field, value) for field, value in flattened(parsed).items() if field not in ("name", "schedule")]
 
 
 async def why(req: PageRequest) -> Page:

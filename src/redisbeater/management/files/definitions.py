@@ -21,6 +21,7 @@ from redisbeater.model.options import OptionRules, decoded_options
 from redisbeater.model.passed_values import as_schedule, unknown_field
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.kinds import SCHEDULE_WORDS, ScheduleCodec, comparable, kind_of
+from redisbeater.schedules.limited import flattened
 from redisbeater.schedules.zones import moment_of, moment_text, read_zone
 from redisbeater.times import read_duration
 
@@ -123,9 +124,9 @@ def definition_of(entry: FileEntry, codec: ScheduleCodec, rules: OptionRules, zo
 
 def fields_of(definition: Definition, codec: ScheduleCodec, zone: tzinfo) -> dict[str, Any]:
     """Return the fields of a definition as a file has them: the schedule in words, and nothing that is a default."""
-    data = {name: value for name, value in definition.to_data(codec).items() if name not in definition.extra}
-    stored = data.pop("schedule")
-    words = _words(definition.schedule, stored, codec, definition.zone(zone))
+    stored_fields = flattened(definition.to_data(codec))
+    data = {name: value for name, value in stored_fields.items() if name not in definition.extra}
+    words = _words(definition.plain_schedule, data.pop("schedule"), codec, definition.zone(zone))
     others = {name: value for name, value in data.items() if name in FIELDS and not _is_default(name, value)}
     others.update({name: moment_text(value) for name, value in others.items() if name in _MOMENTS})
     if "options" in others:
@@ -145,6 +146,7 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _values(fields: Mapping[str, Any], codec: ScheduleCodec, zone: tzinfo) -> dict[str, Any]:
+    fields = flattened(fields)
     for name in fields:
         if name not in FIELDS and name not in SCHEDULE_WORDS:
             raise unknown_field(name, (*FIELDS, *SCHEDULE_WORDS))

@@ -36,6 +36,7 @@ from redisbeater.model.meta import (
 )
 from redisbeater.model.options import OptionRules
 from redisbeater.schedules.kinds import comparable
+from redisbeater.schedules.limited import flattened
 from redisbeater.store import Snapshot, pages
 
 
@@ -423,6 +424,7 @@ def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
     new = json_text.from_text(text, "$")
     if not isinstance(old, dict):
         return (FieldDifference("definition", quoted(snapshot.definition, 40), "can be read"),)
+    old, new = flattened(old), flattened(new)
     found: list[FieldDifference] = []
     for name in (name for name in ("schedule", *FIELDS, *new) if name != "name"):
         if _differ(old, new, name) and name not in (each.path.partition(".")[0] for each in found):

@@ -23,14 +23,16 @@ from redisbeater.management.why.facts import (
     says_disabled,
     without_leader,
 )
-from redisbeater.management.why.present import absence, answer_now, owed_run
+from redisbeater.management.why.present import absence, answer_now, by_part, owed_run
 from redisbeater.management.why.runs import of_run, overlap_evidence, overlap_sentence
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.model.skip import Reason
+from redisbeater.schedules.limited import limited
 from redisbeater.schedules.timetable import moved_times
+from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
 
@@ -41,7 +43,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _GAP = timedelta(days=1)
 
 #: The fields of a definition that decide its fire times.
-_DECIDING = {"schedule", "timezone", "start_at", "end_at"}
+_DECIDING = {"schedule", "timezone", "start_at", "end_at", *OF_SCHEDULE}
 
 
 def answer_at(facts: Facts, at: datetime) -> Answer:
@@ -209,7 +211,7 @@ class _Case:
             return None
         following = policy.timetable.next(self.at)
         after = f"; its next fire time after that is {self.facts.time(following)}" if following else ""
-        return self._answer("no_fire_time", f"It does not fire at {self.facts.time(self.at)}{after}.")
+        return self._answer("no_fire_time", f"It does not fire at {self.facts.time(self.at)}{self._outside()}{after}.")
 
     def was_in_gap(self) -> Answer | None:
         """Answer where the log of the schedule says that no beat claimed at that time."""
@@ -239,6 +241,16 @@ class _Case:
         return self._answer("unknown", f"No evidence left: {reason}.", facts.recent())
 
     # What the rules ask
+
+    def _outside(self) -> str:
+        """Return that its schedule would fire but for its window, or an empty text."""
+        policy, stored = self.facts.policy, self.facts.stored
+        schedule = stored.definition.schedule if stored else None
+        if policy is None or not isinstance(schedule, limited) or schedule.every is not None:
+            return ""
+        following = replace(policy.timetable, schedule=schedule.schedule, known={}).next(self.at - _MICROSECOND)
+        is_within = following is not None and self._is_asked(following)
+        return f", outside of its window {schedule.window.words}" if is_within else ""
 
     def _skipped(self, line: LogLine, place: int) -> Answer:
         sentences: dict[str, Callable[[], str]] = {
@@ -359,7 +371,9 @@ class _Case:
         near = [line for line in self.facts.schedule_lines if line.overlaps(self.at, self.until)]
         of_entry = [line for line in self.facts.lines if line.overlaps(self.at, self.until)]
         more = evidence_of(self.facts, [*of_entry[:MOST_SHOWN], *near[:MOST_SHOWN]])
-        unique = tuple(dict.fromkeys((*evidence, *more)))
+        policy, fire_time = self.facts.policy, self.fire_time
+        part = by_part(policy, fire_time) if policy and fire_time else ()
+        unique = tuple(dict.fromkeys((*evidence, *part, *more)))
         return Answer(verdict=verdict, sentence=self.preface + sentence, evidence=unique)
 
 

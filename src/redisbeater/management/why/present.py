@@ -22,6 +22,7 @@ from redisbeater.model.beat_line import Pause
 from redisbeater.model.incident import OVERDUE
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.schedules.timetable import part_note
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
 
@@ -209,6 +210,7 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
         evidence.insert(0, Evidence(text="no beat leads at this moment: without one nothing runs"))
     elif facts.lock_warning:
         evidence.insert(0, Evidence(text=facts.lock_warning))
+    evidence[:0] = by_part(policy, fire_time)
     when = facts.time_and_distance(fire_time)
     until = _disabled_until(facts)
     if until is not None:
@@ -229,6 +231,12 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
     else:
         verdict, sentence = "waits", f"Waits for its time: {when}."
     return Answer(verdict=verdict, sentence=sentence, evidence=tuple(evidence))
+
+
+def by_part(policy: ResolvedPolicy, fire_time: datetime) -> tuple[Evidence, ...]:
+    """Return by which of several crons an entry fires, if it has several."""
+    text = part_note(policy.timetable.schedule, policy.timetable.local_zone, fire_time)
+    return (Evidence(at=fire_time, text=f"fires {text}"),) if text else ()
 
 
 def _disabled_until(facts: Facts) -> datetime | None:

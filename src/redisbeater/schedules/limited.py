@@ -1,0 +1,382 @@
+"""Crons and intervals that fire only within a window: the fields ``between`` and ``days`` of an entry.
+
+A cron keeps the slots within its window, and fires as if its text had only these. An interval begins anew whenever its
+window opens: at the opening, and then at each interval before the close. Beats without windows refuse what is stored.
+
+A window opens whenever the clock comes to show a time within, so in a repeated hour perhaps twice. One that lies in a
+gap opens for an instant at the end of the gap, if its date exists.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+from celery.schedules import BaseSchedule
+from celery.schedules import schedule as celery_interval
+
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules import any_of as union
+from redisbeater.schedules.any_of import CRONS, AnyOfKind, any_of, joined_clock_changes
+from redisbeater.schedules.budget import Steps
+from redisbeater.schedules.crontab import Slots, slots_of
+from redisbeater.schedules.crontab_text import PATH
+from redisbeater.schedules.english import kind_in_words, zone_text
+from redisbeater.schedules.interval import IntervalKind, every
+from redisbeater.schedules.kind import OwnSchedule, ScheduleKind, check_fields
+from redisbeater.schedules.window import FIELDS, Span, Window, checked_between, checked_days, window_of
+from redisbeater.schedules.zones import Shift, offset_during, shifts_between
+
+#: The ``__type__`` of the stored form.
+NAME = "limited"
+
+#: What a search takes for each day that it looks at.
+_DAY_STEPS = 10
+
+_DAY = timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
+_MICROSECOND = timedelta(microseconds=1)
+
+#: Every month has had each of its dates on each weekday.
+_YEARS = datetime(2000, 1, 1), datetime(2041, 1, 1)
+
+#: The kinds of schedules that may have a window.
+_KINDS: Mapping[type, ScheduleKind[Any]] = {celery_interval: IntervalKind(), **CRONS, any_of: AnyOfKind()}
+_KINDS_BY_NAME = {kind.name: kind for kind in _KINDS.values()}
+
+
+class limited(OwnSchedule):
+    """A schedule that fires only within a window; an entry makes it of its schedule, ``between`` and ``days``.
+
+    Raises:
+        InvalidEntry: the schedule has no windows, is an interval that is not shorter than one, or never fires within.
+    """
+
+    def __init__(self, schedule: Any, between: str | None = None, days: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._slots: WindowedSlots | None = None
+        self.schedule, self.between, self.days = schedule, between, days
+        self.timezone = getattr(schedule, "timezone", None)
+        path = "$.days" if between is None else "$.between"
+        if type(schedule) not in _KINDS or getattr(schedule, "relative", False):
+            problem = "is for crons and for intervals that are not relative"
+            raise InvalidEntry(path, f"{problem}; the schedule is {quoted(schedule)}")
+        if getattr(schedule, "nowfun", None) is not None:
+            raise InvalidEntry(PATH, "nowfun cannot be stored; give the entry a timezone='Europe/Vienna' instead")
+        self.window = window_of(between, days)
+        #: The length of an interval; None: it is no interval.
+        self.every = every(schedule) if isinstance(schedule, celery_interval) else None
+        self._parts: tuple[BaseSchedule, ...] = ()
+        if self.every is not None:
+            if self.every >= self.window.shortest:
+                problem = "a window must be longer than the interval, so that it fires more than once"
+                raise InvalidEntry(path, f"{problem}; expected more than {self.every}, got {self.window.shortest}")
+        elif isinstance(schedule, any_of):
+            self._parts = tuple(limited(part, between, days) for part in schedule.parts)
+        elif getattr(schedule, "is_bound", True):
+            self._slots = WindowedSlots(slots_of(schedule), self.window)
+            if self._slots.first(*_YEARS) is None:
+                raise InvalidEntry(path, f"{quoted(union.cron_text(schedule))} has no time {self.window.words}")
+
+    @property
+    def parts(self) -> tuple[BaseSchedule, ...]:
+        """The crons, each with the window; none of an interval."""
+        return self._parts or (() if self.every else (self,))
+
+    @property
+    def slots(self) -> Slots:
+        """The slots of a cron that lie within; InvalidEntry if the name that decides its ``H`` is not known."""
+        return self._slots or slots_of(self.schedule)
+
+    def _following(self, after: datetime) -> datetime | None:
+        return next_fire_time(self, self.tz, after, Steps())
+
+    def __repr__(self) -> str:
+        return f"<{self.schedule!r} {self.window.words}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, limited) and (self.schedule, *self._key) == (other.schedule, *other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.schedule, *self._key)
+
+    @property
+    def _key(self) -> tuple[str | None, str | None]:
+        return self.between, self.days
+
+
+def limit(schedule: BaseSchedule, between: str | None, days: str | None) -> BaseSchedule:
+    """Return a schedule with the window of an entry, itself without one.
+
+    Raises:
+        InvalidEntry: as for :class:`limited`; or it has a window already.
+    """
+    if between is None and days is None:
+        return schedule
+    if type(schedule) is limited:
+        raise InvalidEntry("$.days" if between is None else "$.between", "is also in the schedule; write it once")
+    return limited(schedule, between, days)
+
+
+def unlimited(schedule: Any) -> Any:
+    """Return a schedule without its window."""
+    return schedule.schedule if type(schedule) is limited else schedule
+
+
+def flattened(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a stored entry with those beside the schedule that are stored with it.
+
+    What cannot be read, or is in both places, stays as it is: whoever reads the schedule says what is wrong.
+    """
+    stored = data.get("schedule")
+    if not isinstance(stored, Mapping) or stored.get("__type__") != NAME:
+        return data
+    within = {name: value for name, value in stored.items() if name not in ("__type__", "schedule")}
+    if within.keys() - set(FIELDS) or within.keys() & data.keys():
+        return data
+    return {**data, "schedule": stored.get("schedule"), **within}
+
+
+def kind_of_inner(schedule: BaseSchedule) -> ScheduleKind[Any]:
+    """Return the kind of a schedule that may have a window."""
+    return _KINDS[type(schedule)]
+
+
+class WindowedSlots(Slots):
+    """The slots of a cron that lie within a window; a slot after midnight may be within that of the day before."""
+
+    __slots__ = ("_slots", "_within", "unit")
+
+    def __init__(self, slots: Slots, window: Window) -> None:
+        self._slots, self.unit = slots, slots.unit
+        units = _MINUTE // slots.unit
+        every_part = [[(start * units, end * units) for start, end in window.within(day)] for day in range(7)]
+        #: The parts of each weekday that lie within, in units; none where the cron has no time within them.
+        self._within = [within if self._count(_DAY // self.unit, within, date.min) else [] for within in every_part]
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether the whole cron is: a window does not change that."""
+        return self._slots.is_repeating
+
+    def is_matching_day(self, day: date) -> bool:
+        """Tell whether the cron allows a date, and a window lies on it."""
+        return bool(self._on(day)) and self._slots.is_matching_day(day)
+
+    def matching_days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the dates from ``first`` to ``last``, both included, that the cron allows and a window touches."""
+        return filter(self._on, self._slots.matching_days(first, last))
+
+    def time_from(self, least: int, day: date) -> int | None:
+        """Return the first time of a date, ``least`` or later, that the cron allows and that lies within."""
+        for start, end in self._on(day):
+            time = self._slots.time_from(max(least, start), day) if least < end else None
+            if time is not None and time < end:
+                return time
+        return None
+
+    def count_times(self, before: int, day: date) -> int:
+        """Count the times of a date before one of them that the cron allows and that lie within."""
+        return self._count(before, self._on(day), day)
+
+    def count_on_days(self, first: date, last: date) -> int:
+        """Count the slots on the dates from ``first`` to ``last``, both included, by the weekdays of these."""
+        if all(within == self._within[0] for within in self._within):
+            return super().count_on_days(first, last)
+        weekdays = Counter(day.isoweekday() % 7 for day in self.matching_days(first, last))
+        whole = _DAY // self.unit
+        return sum(days * self._count(whole, self._within[weekday], first) for weekday, days in weekdays.items())
+
+    def _count(self, before: int, within: list[Span], day: date) -> int:
+        count = self._slots.count_times
+        return sum(count(min(before, end), day) - count(min(before, start), day) for start, end in within)
+
+    def _on(self, day: date) -> list[Span]:
+        return self._within[day.isoweekday() % 7]
+
+
+def openings(window: Window, zone: tzinfo, day: date) -> list[tuple[datetime, datetime]]:
+    """Return the instants from which and to which the windows are open that open on a date; in a gap, both are one."""
+    found: dict[datetime, datetime] = {}
+    for start, end in window.opened_on(day):
+        for opens, closes in _open(start, end, zone):
+            found[opens] = max(closes, found.get(opens, closes))
+    return sorted(found.items())
+
+
+def _open(start: datetime, end: datetime, zone: tzinfo) -> list[tuple[datetime, datetime]]:
+    """Return the instants from which and to which the clock shows local times from one up to another."""
+    first, last = start.replace(tzinfo=timezone.utc), end.replace(tzinfo=timezone.utc)
+    begun, until = first - _DAY, last + _DAY
+    found: list[tuple[datetime, datetime]] = []
+    offset = offset_during(begun, zone)
+    for shift in (*shifts_between(begun, until, zone), None):
+        opens, closes = max(begun, first - offset), min(shift.at if shift else until, last - offset)
+        if opens < closes:
+            if found and found[-1][1] == opens:  # the clock has only been moved within
+                opens = found.pop()[0]
+            found.append((opens, closes))
+        if shift is not None:
+            if _swallows(shift, start, end):
+                found.append((shift.at, shift.at))
+            begun, offset = shift.at, shift.after
+    return found
+
+
+def _swallows(shift: Shift, start: datetime, end: datetime) -> bool:
+    """Tell whether a window lies in a gap, and the date on which it opens exists."""
+    midnight = start.replace(hour=0, minute=0)
+    exists = midnight < shift.from_local or shift.to_local < midnight + _DAY
+    return shift.from_local <= start and end <= shift.to_local and exists
+
+
+def next_fire_time(schedule: limited, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
+    """Return the first fire time after an instant, both aware UTC; None when there is none."""
+    if schedule.every is None:
+        return union.next_fire_time(schedule.parts, zone, after)
+    length, found = schedule.every, None
+    # A clock that is put back may show the days before again, and after the next one has begun.
+    day = after.astimezone(zone).date() - 2 * _DAY
+    while found is None or day <= found.astimezone(zone).date() + _DAY:
+        steps.take(_DAY_STEPS)
+        for opens, closes in openings(schedule.window, zone, day):
+            following = opens if after < opens else opens + ((after - opens) // length + 1) * length
+            if after < opens or following < closes:
+                found = following if found is None else min(found, following)
+        day += _DAY
+    return found
+
+
+def counted(schedule: limited, zone: tzinfo, first: datetime, last: datetime, steps: Steps) -> Iterator[int]:
+    """Yield numbers whose sum is that of the fire times between two instants, both included: of an interval by days."""
+    if schedule.every is None:
+        yield from union.counted(schedule.parts, zone, first, last, steps)
+        return
+    length, day, end = schedule.every, first.astimezone(zone).date() - 2 * _DAY, last.astimezone(zone).date() + 2 * _DAY
+    opened: set[datetime] = set()  # two windows that lie in one gap open together
+    while day <= end:
+        steps.take(_DAY_STEPS)
+        for opens, closes in openings(schedule.window, zone, day):
+            # The opening is the fire time number 0, if another window has not had it.
+            least = max(-((opens - first) // length), 1 if opens in opened else 0)
+            most = (min(last, max(closes - _MICROSECOND, opens)) - opens) // length
+            yield max(most - least + 1, 0)
+            opened.add(opens)
+        day += _DAY
+
+
+class LimitedKind(AnyOfKind):
+    """A cron, several or an interval, within a window."""
+
+    __slots__ = ()
+
+    schedule_class = limited
+    name = NAME
+    word = ""
+    passed_as = ""
+
+    def encode(self, schedule: Any) -> dict[str, Any]:
+        """Return the stored form of the schedule, and the fields of the window that are set."""
+        kind = kind_of_inner(schedule.schedule)
+        within = {name: value for name in FIELDS if (value := getattr(schedule, name)) is not None}
+        return {"schedule": {"__type__": kind.name, **kind.encode(schedule.schedule)}, **within}
+
+    def decode(self, data: dict[str, Any]) -> BaseSchedule:
+        """Return the schedule of a stored form and its window."""
+        check_fields(data, ("schedule", *FIELDS))
+        kind, fields = _inner(data)
+        if kind is None:
+            expected = " or ".join(repr(name) for name in _KINDS_BY_NAME)
+            raise InvalidEntry(f"{PATH}.schedule", f"expected one of the type {expected}, got {quoted(fields)}")
+        between, days = data.get("between"), data.get("days")
+        return limited(
+            kind.decode(fields),
+            None if between is None else checked_between(between, "$.between"),
+            None if days is None else checked_days(days, "$.days"),
+        )
+
+    def comparable(self, data: Mapping[str, Any]) -> Any:
+        """Return it with a value of its schedule that is equal for what is read alike."""
+        kind, fields = _inner(data)
+        return {**data, "schedule": (kind.name, kind.comparable(fields))} if kind else dict(data)
+
+    def next(self, schedule: Any, zone: tzinfo, after: datetime, steps: Steps | None = None) -> datetime | None:
+        """Return the next fire time; each day that is looked at for an interval takes steps."""
+        return next_fire_time(schedule, zone, after, steps or Steps())
+
+    def counted(self, schedule: Any, zone: tzinfo, after: datetime, until: datetime, steps: Steps) -> Iterable[int]:
+        """Return numbers whose sum is that of the fire times between."""
+        return counted(schedule, zone, after + _MICROSECOND, until, steps)
+
+    def fires_at(self, schedule: Any, zone: tzinfo, instant: datetime) -> bool:
+        """Tell whether an instant is a fire time."""
+        if schedule.every is None:
+            return union.fires_at(schedule.parts, zone, instant)
+        return next_fire_time(schedule, zone, instant - _MICROSECOND, Steps()) == instant
+
+    def nominal_times(self, schedule: Any, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
+        """Return the local times that fire at an instant, of an interval the openings that a gap has moved there."""
+        if schedule.every is None:
+            return super().nominal_times(schedule, zone, fire_time)
+        moved: set[datetime] = set()
+        for shift in shifts_between(fire_time - _MICROSECOND, fire_time, zone):
+            for day in (shift.from_local.date(), shift.to_local.date()):
+                starts = (start for start, _ in schedule.window.opened_on(day))
+                moved |= {start for start in starts if shift.from_local <= start < shift.to_local}
+        return tuple(sorted(moved)) or (fire_time.astimezone(zone).replace(tzinfo=None, fold=0),)
+
+    def parts(self, schedule: Any) -> tuple[BaseSchedule, ...]:
+        """Return the crons, each with the window; an interval has only itself."""
+        return schedule.parts or (schedule,)
+
+    def for_entry(self, schedule: Any, name: str) -> BaseSchedule:
+        """Return it with the numbers that the name decides."""
+        return limited(
+            kind_of_inner(schedule.schedule).for_entry(schedule.schedule, name), schedule.between, schedule.days
+        )
+
+    def depends_on_entry(self, schedule: Any) -> bool:
+        """Tell whether it has ``H``."""
+        return kind_of_inner(schedule.schedule).depends_on_entry(schedule.schedule)
+
+    def is_cron(self, schedule: Any) -> bool:
+        """Tell whether it is no interval."""
+        return schedule.every is None
+
+    def describe(self, schedule: Any, zone: str | tzinfo | None) -> str:
+        """Describe the times and days, the window, and in which zone if it is known."""
+        named = zone_text(zone) or schedule.timezone
+        behind = f", {named}" if named else ""
+        inner = kind_of_inner(schedule.schedule).describe(schedule.schedule, named).removesuffix(behind)
+        return f"{inner}, {schedule.window.words}{behind}"
+
+    def describe_clock_changes(self, schedule: Any) -> str:
+        """Describe whether it is repeating: within a window, that is by the clock."""
+        words = {union.cron_text(part.schedule): kind_in_words(part.slots.is_repeating, 0) for part in schedule.parts}
+        return joined_clock_changes(words) if words else kind_in_words(True, 0)
+
+    def cron_text(self, schedule: Any) -> str:
+        """Return the texts of the crons; empty for an interval."""
+        return kind_of_inner(schedule.schedule).cron_text(schedule.schedule)
+
+    def cron_fields(self, schedule: Any) -> dict[str, str]:
+        """Return the fields of the cron text, if there is one."""
+        return kind_of_inner(schedule.schedule).cron_fields(schedule.schedule)
+
+    def text(self, schedule: Any) -> Any:
+        """Return None: the window is written in fields of its own."""
+        return None
+
+
+def _inner(data: Mapping[str, Any]) -> tuple[ScheduleKind[Any] | None, dict[str, Any]]:
+    """Return the kind of the schedule within a stored form, None if it is none of these, and its fields."""
+    stored = data.get("schedule")
+    fields = dict(stored) if isinstance(stored, Mapping) else {}
+    name = fields.pop("__type__", None)
+    return (_KINDS_BY_NAME.get(name) if isinstance(name, str) else None), fields
