@@ -15,7 +15,7 @@ MAX_NAME_BYTES = 512
 OWN_KEYS = (
     *("schedule", "statics", "lock", "id", "format", "zone", "claim", "answer", "broken", "log", "failing"),
     *("applications", "deleted", "beats", "pause", "run", "payload", "runs", "active", "resend", "totals"),
-    *("waiting", "failed", "unstable", "failures", "traceback", "minutes", "zone-rules"),
+    *("waiting", "failed", "unstable", "failures", "traceback", "minutes", "hours", "workers", "zone-rules"),
     *("incidents", "current", "incident", "open", "promises", "passed", "releases", "notices", "told", "seen"),
     *("delays", "trigger", "logout", "undo"),
 )

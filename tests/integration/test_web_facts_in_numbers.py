@@ -310,7 +310,7 @@ def test_what_a_pause_holds_is_said_to_be_held_and_nothing_of_it_is_late(
         assert not _marks(picture, "busy")
     lanes = web.get("/bands").text
     assert _marks(lanes, "held")
-    assert "yellow while the pause holds it" in lanes
+    assert "violet while the pause holds it" in lanes
     for path in ("/bands", "/upcoming", "/entry?name=minutes"):
         assert held in _plain(web.get(path).text), path
     status = _plain(web.get("/status").text).partition("due now")[2].partition("Last hour")[0]

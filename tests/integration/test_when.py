@@ -377,7 +377,7 @@ def test_the_form_has_one_cron_a_line_and_the_window(shop: Celery, store: Schedu
     assert store.get("doors").as_dict()["schedule"]["__type__"] == "crontab"
 
 
-def test_an_error_of_the_form_stands_beside_its_field(shop: Celery, store: ScheduleStore) -> None:
+def test_an_error_of_the_form_is_shown_at_its_field(shop: Celery, store: ScheduleStore) -> None:
     form = {"name": "x", "task": "shop.report", "kind": "every", "every": "1h", "between": "9-17", "days": "noday"}
     page = browse(shop).post("/entry", data=form)
 

@@ -205,11 +205,16 @@ VERBS: Mapping[str, Verb] = {
 NO_APP = ("celery", "redisbeater")
 
 
-def command_line(begin: Sequence[str], command: str, *names: str, **options: str) -> str:
-    """Return the line for a shell that runs a command; options that are empty are left out.
+def command_line(begin: Sequence[str], command: str, *names: str, **options: str | bool) -> str:
+    """Return the line for a shell that runs a command; empty options are left out, True is one without a value.
 
     ``begin`` is what stands before the command, such as ``["celery", "-A", "proj", "redisbeater"]``.
     """
-    given = [part for name, value in options.items() if value for part in (f"--{name.replace('_', '-')}", value)]
+    given = [
+        part
+        for name, value in options.items()
+        if value
+        for part in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
+    ]
     dashes = ["--"] if any(name.startswith("-") for name in names) else []
     return shlex.join([*begin, command, *given, *dashes, *names])

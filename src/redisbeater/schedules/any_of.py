@@ -257,7 +257,7 @@ class AnyOfKind(CrontabKind):
 
 
 def joined_clock_changes(of_parts: Mapping[str, str]) -> str:
-    """Return what parts do when the clocks change, by their texts: once if it is the same for all, else of each."""
+    """Return the words for what parts do when the clocks change: once if it is the same for all, or for each."""
     words = set(of_parts.values())
     return (
         words.pop() if len(words) == 1 else "; ".join(f"{text} is {words}" for text, words in of_parts.items() if words)

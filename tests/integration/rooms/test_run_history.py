@@ -277,7 +277,7 @@ def test_one_run_is_shown_with_all_that_is_known(store: ScheduleStore, app: Cele
         "error|ValueError: no feed",
         "arguments|not kept",
         "traceback|not kept; the newest 3 failures of an entry have one",
-        "entry|never ran",
+        "entry|failed outside of its schedule",
     ]
     assert json.loads(run(app, "run", "one", "--json").stdout)["state"] == "FAILURE"
     with pytest.raises(RunNotFound):
