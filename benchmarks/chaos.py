@@ -10,10 +10,10 @@
 
 The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker, or, with
 ``--one-server``, one is both: then a second message for a fire time is a problem. With ``--rabbitmq`` the broker is a
-node of RabbitMQ. The fire times of every entry are
-computed from its definition alone. They must equal the runs that arrived at the broker plus those that are recorded as
-skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that they began and ended, as
-workers would: each record must have its run, a success stays one, and nothing is kept for ever.
+node of RabbitMQ. The fire times of every entry are computed from its definition alone. They must equal the runs that
+arrived at the broker plus those that are recorded as skipped. With ``--track-runs`` beats record the runs, and a
+thread reports of most of them that they began and ended, as workers would: each record must have its run, a success
+stays one, and nothing is kept for ever.
 
 Exit code 1: a run is missing, early or unexpected, a fire time has two ids or, on one server, two messages, a record is
 wrong, or a beat did not end on SIGTERM.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import redis
 from celery import Celery
@@ -21,7 +21,7 @@ from chaos.rabbit import RabbitServer
 from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
 
-__all__ = ("Cluster", "Place", "Shape")
+__all__ = ("AnyServer", "Cluster", "Place", "Shape")
 
 #: Short, so that a run of minutes has many takeovers and expired leases.
 LOCK_TIMEOUT_SECONDS, LEASE_TIMEOUT_SECONDS = 1.0, 2.0
@@ -42,6 +42,8 @@ app.conf.update(json.loads(os.environ["CHAOS_SETTINGS"]))
 
 
 _Server = TypeVar("_Server", DurableServer, ReplicatedServer)
+
+AnyServer: TypeAlias = "DurableServer | ReplicatedServer | RabbitServer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +96,9 @@ class Cluster:
             if self._shape.is_one_server
             else self._run(DurableServer(self._program, self._folder / "broker"))
         )
-        self.broker: DurableServer | ReplicatedServer | RabbitServer = self.archive
-        if self._shape.has_rabbitmq:
-            assert isinstance(self.archive, DurableServer)
-            self.broker = self._stack.enter_context(RabbitServer(self.archive))
+        self.broker: AnyServer = (
+            self._stack.enter_context(RabbitServer(self.archive)) if self._shape.has_rabbitmq else self.archive
+        )
         (self._folder / "proj.py").write_text(SOURCE)
         self.places = [self._place(f"beat-{number}") for number in range(self._shape.beats)]
         return self
@@ -122,6 +123,11 @@ class Cluster:
             place.beat.retire()
         for place in self.places:
             place.beat.wait_for_end()
+
+    def drain(self) -> None:
+        """Wait until the archive has all messages that reached the broker."""
+        if isinstance(self.broker, RabbitServer):
+            self.broker.drain()
 
     def leader_pid(self) -> int:
         """Return the process that holds the lock; 0 if there is none or the server does not answer soon."""
@@ -152,12 +158,7 @@ class Cluster:
         environment = {"CHAOS_SETTINGS": json.dumps(self._settings(schedule, broker))}
         return Place(Beat(name, self._folder, environment, self.watch), schedule, broker)
 
-    def drain(self) -> None:
-        """Wait until the archive has all messages that reached the broker."""
-        if isinstance(self.broker, RabbitServer):
-            self.broker.drain()
-
-    def _proxy(self, server: DurableServer | ReplicatedServer | RabbitServer) -> Proxy | None:
+    def _proxy(self, server: AnyServer) -> Proxy | None:
         # Sentinels give out the real address of the server, so a proxy cannot cut it off.
         if not isinstance(server, ReplicatedServer) and self._shape.has_proxies:
             return self._stack.enter_context(Proxy(server.port))
@@ -176,17 +177,14 @@ class Cluster:
             # Otherwise Celery adds an entry that the ledger does not know.
             "result_expires": None,
         }
-        if broker:
-            rabbit = self.broker
-            settings["broker_url"] = rabbit.url(broker.port) if isinstance(rabbit, RabbitServer) else _url(broker)
-        if schedule:
-            settings["redisbeater_redis_url"] = _url(schedule, "beat:secret@" if self._shape.has_few_rights else "")
+        # There is no proxy where Sentinels give out addresses.
+        if broker and not isinstance(self.broker, ReplicatedServer):
+            settings["broker_url"] = self.broker.url(broker.port)
+        if schedule and not isinstance(self.schedule, ReplicatedServer):
+            user = "beat:secret@" if self._shape.has_few_rights else ""
+            settings["redisbeater_redis_url"] = self.schedule.url(schedule.port, user)
         if self._shape.tracks_runs:
             settings["redisbeater_track_runs"] = True
             settings["redisbeater_run_timeout"] = RUN_TIMEOUT_SECONDS
             settings["redisbeater_run_queue_timeout"] = RUN_QUEUE_TIMEOUT_SECONDS
         return settings if self._shape.has_lock else {**settings, "redisbeater_lock_key": None}
-
-
-def _url(proxy: Proxy, user: str = "") -> str:
-    return f"redis://{user}127.0.0.1:{proxy.port}/0"

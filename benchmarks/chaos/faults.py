@@ -7,15 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from support.proxy import Proxy
 
-from chaos.cluster import Cluster, Place
+from chaos.cluster import AnyServer, Cluster, Place
 from chaos.health import SERVERS
-from chaos.rabbit import RabbitServer
-from chaos.replicated import ReplicatedServer
-from chaos.server import DurableServer
 
 __all__ = ("FAULTS", "SERVER_FAULTS", "Faults", "Kill", "Undo")
 
@@ -63,11 +59,8 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 4.0
 #: The longest delay of each piece of data on a slow connection.
 LONGEST_DELAY_SECONDS = 0.3
 
-#: The commands that beats send to the schedule's server and to the broker; to RabbitMQ, the method's class and number.
-SCRIPT, PUBLISH, BASIC_PUBLISH = b"EVALSHA", b"LPUSH", b"\x00\x3c\x00\x28"
-
-
-AnyServer: TypeAlias = "DurableServer | ReplicatedServer | RabbitServer"
+#: The command that beats send to the schedule's server.
+SCRIPT = b"EVALSHA"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +159,7 @@ class Faults:
 
     def _cut(self, place: Place) -> Undo | None:
         is_broker = place.schedule is None or self._rng.random() < 0.5
-        publish = BASIC_PUBLISH if isinstance(self._cluster.broker, RabbitServer) else PUBLISH
-        proxy, request = (place.broker, publish) if is_broker else (place.schedule, SCRIPT)
+        proxy, request = (place.broker, self._cluster.broker.publish) if is_broker else (place.schedule, SCRIPT)
         assert proxy is not None, "connections are cut only in a cluster with proxies"
         self._rng.choice(_CUTS)(proxy, request, self._rng)
         self.tally["cut from the broker" if is_broker else "cut from the schedule"] += 1

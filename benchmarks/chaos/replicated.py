@@ -13,7 +13,7 @@ from support.servers import Program
 from support.topologies import FAILOVER_SECONDS, SERVICE, Node, Sentinels, running_sentinels
 from support.waiting import wait_until
 
-from chaos.server import TIMEOUT_SECONDS, version_of
+from chaos.server import TIMEOUT_SECONDS, DurableServer, version_of
 
 __all__ = ("ReplicatedServer",)
 
@@ -23,6 +23,8 @@ class ReplicatedServer:
 
     Replication is asynchronous: the last writes may be lost when the replica takes over.
     """
+
+    publish = DurableServer.publish
 
     def __init__(self, program: Program) -> None:
         self._stack = ExitStack()

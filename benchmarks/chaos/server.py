@@ -27,6 +27,9 @@ FEW_RIGHTS = ["--user", *["beat", "on", ">secret", "~*", "&*", "+@all", "-ltrim"
 class DurableServer:
     """A server on a free port, with its data in a folder."""
 
+    #: How the command begins by which a broker of its kind gets a message.
+    publish = b"LPUSH"
+
     def __init__(self, program: Program, folder: Path) -> None:
         self.port = free_port()
         self._program = program
@@ -34,17 +37,17 @@ class DurableServer:
         folder.mkdir()
         self._process = self._spawn()
 
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+    def url(self, port: int | None = None, user: str = "") -> str:
+        """Return its URL, or that of a proxy in front of it."""
+        return f"redis://{user}127.0.0.1:{port or self.port}/0"
 
     def settings(self) -> dict[str, Any]:
         """Return the settings with which beats find the server, unless a proxy is in between."""
-        return {"redisbeater_redis_url": self.url}
+        return {"redisbeater_redis_url": self.url()}
 
     def broker_settings(self) -> dict[str, Any]:
         """Return the settings with which beats find it as the broker, unless a proxy is in between."""
-        return {"broker_url": self.url}
+        return {"broker_url": self.url()}
 
     def client(self, timeout: float | None = None) -> Any:
         """Return a client that never retries and waits `timeout` seconds for a reply; None: without end."""

@@ -62,7 +62,7 @@ class RabbitMQ:
         """End it with SIGKILL, as a crash would."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                self._signal(signal.SIGKILL)
             self._process.wait(15)
 
     def pause(self) -> None:

@@ -410,12 +410,10 @@ class Filling:
 
     def _kept_texts(self, run: PlainRun, token: Token) -> Ready | None:
         """Return the texts of an entry, made once as long as the same holds for its task."""
-        made_for, texts = run.kept.get("texts", (None, None))
-        if made_for is not token:
-            texts = self._texts(run)
-            run.kept["texts"] = token, texts
-        found: Ready | None = texts
-        return found
+        kept: tuple[Token, Ready | None] | None = run.kept.get("texts")
+        if kept is None or kept[0] is not token:
+            kept = run.kept["texts"] = token, self._texts(run)
+        return kept[1]
 
     def _token(self, task: str) -> Token | None:
         if task not in self._tokens:
