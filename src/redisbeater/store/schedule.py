@@ -630,7 +630,7 @@ class RedisSchedule:
             raise FormatTooNew(data_format.refusal(self.keys.format, found))
 
     def refusal_of_format(self, version: int) -> str:
-        """Return why entries that need a version cannot be saved, or an empty text; a version is recorded if none was."""
+        """Return why entries that need a version cannot be saved, or an empty text; record a version if none was."""
         found = self._connection.run("require_format", [self.keys.format], [str(version)])
         return data_format.too_old(self.keys.format, found) if found else ""
 
