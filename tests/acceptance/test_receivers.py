@@ -51,9 +51,7 @@ def memory(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-def test_no_run_is_late_whatever_receivers_do(
-    server: Server, client: redis.Redis, prefix: str, tmp_path: Path
-) -> None:
+def test_no_run_is_late_whatever_receivers_do(server: Server, client: redis.Redis, prefix: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         services = {mode: stack.enter_context(serving(mode)) for mode in (*FAULTS, "takes")}
         services["redirects"].elsewhere = f"http://127.0.0.1:{services['takes'].server_port}/elsewhere"

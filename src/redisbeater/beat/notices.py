@@ -33,7 +33,7 @@ END_SECONDS = 1.0
 
 
 class _Record(NamedTuple):
-    """What is still to be recorded of a receiver: that it was told of these, or why not; ``count``: of how many in all."""
+    """What is still to be recorded of a receiver: that it was told of these, or why not; ``count``: of how many."""
 
     answer: Answer
     notices: Sequence[Notice]

@@ -41,9 +41,9 @@ def beat(app: Celery, make_scheduler: MakeScheduler) -> RedisScheduler:
     return scheduler
 
 
-def look(beat: RedisScheduler, let_pass: LetPass) -> None:
-    """Let beat look; on a busy machine a look goes on in the next passes."""
-    for _ in range(2):
+def look(beat: RedisScheduler, let_pass: LetPass, times: int = 2) -> None:
+    """Let beat look so often; on a busy machine a look goes on in the next passes."""
+    for _ in range(times):
         let_pass(5.5)
         for _ in range(8):
             beat.tick()
@@ -104,6 +104,17 @@ def test_what_failed_and_healed_between_two_looks_is_an_incident_that_is_over(
 
     incident = only(app)
     assert (incident.count, incident.times, incident.is_open) == (2, 1, False)
+
+
+def test_bad_ends_of_an_incident_that_is_over_do_not_count_with_later_ones(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass
+) -> None:
+    create(app, max_failures=2)
+    for letters in ("FFF", "S", "FS"):
+        end_runs(app, "feed", letters)
+        look(beat, let_pass, 1)
+
+    assert (only(app).times, only(app).is_open) == (1, False)
 
 
 def test_an_entry_that_is_gone_by_then_has_an_incident_too(
@@ -354,8 +365,10 @@ def test_what_fails_together_is_one_line_of_the_report(app: Celery, beat: RedisS
 
     report = ScheduleStore(app).incidents.report(datetime.now(timezone.utc) - timedelta(hours=1))
 
-    assert sorted(len(group.incidents) for group in report.open) == [1, 3]
-    assert any(group.sentence.startswith("3 entries: failed 1 time") for group in report.open)
+    (group,) = report.open
+    assert (
+        group.sentence == "4 entries at worker celery@w, 3 of them: failed 1 time: ConnectionError: db1 refused 10000"
+    )
 
 
 def test_more_incidents_than_a_look_can_write_are_written_in_the_next_passes(
