@@ -33,11 +33,11 @@ END_SECONDS = 1.0
 
 
 class _Record(NamedTuple):
-    """What is still to be recorded of a receiver: that it was told of these, or why not; ``count``: of how many."""
+    """What is still to be recorded of a receiver: that it was told of these, or why not; ``number``: of how many."""
 
     answer: Answer
     notices: Sequence[Notice]
-    count: int
+    number: int
 
 
 def check_apprise(context: Context) -> None:
@@ -196,14 +196,14 @@ class Notices:
 
     def _record(self) -> None:
         """Record one page of what a receiver was told of, or why it was not; what is recorded is logged."""
-        answer, notices, count = self._records[0]
+        answer, notices, number = self._records[0]
         if answer.problem:
             failure = self._notices.failed(answer.receiver, answer.problem)
             self._records.popleft()
             logger.warning(
                 "cannot tell %s of incidents, %d began or ended, trying again in %s: %s",
                 answer.receiver,
-                count,
+                number,
                 duration_words(timedelta(seconds=failure.seconds)),
                 answer.problem,
             )
@@ -218,8 +218,8 @@ class Notices:
             page, rest = notices[:ENDED], notices[ENDED:]
             self._notices.told(answer.receiver, page, is_last=not rest)
             if rest:
-                self._records[0] = _Record(answer, rest, count)
+                self._records[0] = _Record(answer, rest, number)
             else:
                 self._records.popleft()
-                if count:
-                    logger.info("told %s of incidents: %d began or ended", answer.receiver, count)
+                if number:
+                    logger.info("told %s of incidents: %d began or ended", answer.receiver, number)

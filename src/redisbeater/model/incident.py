@@ -285,9 +285,10 @@ def grouped(incidents: Iterable[Incident]) -> tuple[IncidentGroup, ...]:
     newest: dict[tuple[str, str, str], list[Incident]] = {}
     for each in sorted(incidents, key=lambda incident: incident.opened):
         near = [group for cause in _causes(each) if _is_near(each, cause, group := newest.get(cause, []))]
-        group = max(near, key=len, default=None)
-        if group is None:
-            groups.append(group := [])
+        if not near:
+            near = [[]]
+            groups += near
+        group = max(near, key=len)
         for other in near:
             if other is not group:
                 group[:] = sorted([*group, *other], key=lambda incident: incident.opened)
@@ -304,8 +305,9 @@ def _is_near(incident: Incident, cause: tuple[str, str, str], group: Sequence[In
 
     A worker executes many entries: what it shares counts from the first one on.
     """
-    since = group and group[0 if cause[1] == "worker" else -1].opened
-    return bool(since) and incident.opened - since <= TOGETHER
+    if not group:
+        return False
+    return incident.opened - group[0 if cause[1] == "worker" else -1].opened <= TOGETHER
 
 
 def _causes(incident: Incident) -> Iterator[tuple[str, str, str]]:
