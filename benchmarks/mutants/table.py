@@ -1548,7 +1548,7 @@ LOSS = (
         path="management/lint.py",
         old="if line is None or not says_disabled(line) or line.last is None or",
         new="if line is None or line.last is None or",
-        harm="lint asks to enable entries that were enabled a month ago.",
+        harm="lint blames who created an entry for what another program has disabled an hour ago.",
         first=("integration/test_lint.py",),
     ),
     Mutant(
