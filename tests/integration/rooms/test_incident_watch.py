@@ -23,6 +23,8 @@ from redisbeater.context import Context
 from redisbeater.observe.metrics import create_schedule_registry, exposition_of
 from redisbeater.results import Incident
 from redisbeater.signals import incident_opened
+from redisbeater.store import incidents as store_of_incidents
+from redisbeater.store.runs import Execution
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -262,6 +264,46 @@ def test_that_no_run_ends_well_in_time_is_one_until_the_next_that_does(
     look(beat, let_pass)
     assert opened(app) == {}
     assert client.zscore(f"{prefix}:promises", f"{prefix}feed") is not None  # the run that was sent is still active
+
+
+def test_a_run_that_was_lost_and_is_sent_again_is_to_end_well_by_the_same_time(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass, client: redis.Redis, prefix: str
+) -> None:
+    create(app, finish_within=600)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}feed": 1})
+    (sent,) = run_due(beat)
+    runs, promised = Context.of(app).redis.runs, client.zscore(f"{prefix}:promises", f"{prefix}feed")
+    runs.start(Execution(run_id=sent.id, name="feed", task="proj.work", holder="w:1:a"))
+    run = runs.run(sent.id)
+    assert run is not None
+    assert runs.lose(run, requeue_in=0.0) == "LOST"
+
+    (again,) = run_due(beat)
+    look(beat, let_pass)
+
+    assert again.id == sent.id
+    assert client.zscore(f"{prefix}:promises", f"{prefix}feed") == promised
+    assert opened(app) == {}, "its end does not count before it is final"
+
+
+def test_of_too_many_incidents_those_go_that_have_ended(
+    make_app: MakeApp, make_scheduler: MakeScheduler, let_pass: LetPass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_of_incidents, "MOST_INCIDENTS", 2)
+    app = make_app(redisbeater_track_runs=True)
+    beat = make_scheduler(app)
+    for name, letters in {"healed": "F", "first": "F"}.items():
+        create(app, name)
+        end_runs(app, name, letters)
+        look(beat, let_pass)
+    end_runs(app, "healed", "S")
+    look(beat, let_pass)
+    for name in ("second", "third"):
+        create(app, name)
+        end_runs(app, name, "F")
+        look(beat, let_pass)
+
+    assert {each.entry for each in ScheduleStore(app).incidents.list()} == {"first", "second", "third"}
 
 
 def test_a_promise_that_was_withdrawn_is_forgotten(
