@@ -34,7 +34,7 @@ from suite import application, machine
 from suite.job import Job
 from suite.loops import BATCHED, PLAIN, Loop
 from suite.population import Population
-from suite.redis_subjects import RedisSubject
+from suite.redis_subjects import Redisbeater, RedisSubject
 from suite.stored_factors import Factors, compare
 from suite.subject import drain
 from suite.subjects import started
@@ -236,8 +236,9 @@ def _beat(job: Job) -> Callable[[], Callable[[], object]]:
         job = replace(job, contender=REDISBEATER)
     subject = started(job)
     assert isinstance(subject, RedisSubject)
-    beat = subject.scheduler._beat
-    beat.chores = Chores(beat.dispatcher.delays)
+    if isinstance(subject, Redisbeater):
+        beat = subject.scheduler._beat
+        beat.chores = Chores(beat.dispatcher.delays)
     subject.create(Population.due_now(job.size))
     for first in range(0, MANY_DELAYS if keep else 0, KEPT_AT_ONCE):
         keys = [f"{subject.prefix}:delays", f"{subject.prefix}:delays:messages"]
