@@ -34,7 +34,7 @@ from suite import application, machine
 from suite.job import Job
 from suite.loops import BATCHED, PLAIN, Loop
 from suite.population import Population
-from suite.redis_subjects import RedisSubject
+from suite.redis_subjects import Redisbeater, RedisSubject
 from suite.stored_factors import Factors, compare
 from suite.subject import drain
 from suite.subjects import started
@@ -51,7 +51,8 @@ for number = ARGV[1], ARGV[1] + ARGV[2] - 1 do
 end
 """
 
-#: valgrind makes a process some fifty times slower. Beat must not take that for a slow task, nor for a lease that ends.
+#: valgrind makes a process some fifty times slower. Beat must not take that for a slow task, nor for a lease that ends;
+#: and what it does every few seconds beside runs would be in a burst that takes that long, or in none.
 LONG_SECONDS = 3600.0
 
 #: Seconds between two looks at a file or a process. A counted process that waits executes little in them.
@@ -218,9 +219,11 @@ def _loop(job: Job) -> Callable[[], Callable[[], object]]:
 
 def _beat(job: Job) -> Callable[[], Callable[[], object]]:
     """Return a function that makes the entries due and returns the function that sends their runs."""
-    from redisbeater.beat import process
+    from redisbeater.beat import heartbeat, process
+    from redisbeater.beat.chores import Chores
     from redisbeater.dispatch import batch, resources
 
+    _replace(heartbeat, "PERIOD_SECONDS", LONG_SECONDS)
     _replace(batch, "GATHER_SECONDS", LONG_SECONDS)
     _replace(resources, "SLOW_SECONDS", LONG_SECONDS)
     timeouts = {"redisbeater_lease_timeout": LONG_SECONDS, "redisbeater_lock_timeout": LONG_SECONDS}
@@ -233,6 +236,9 @@ def _beat(job: Job) -> Callable[[], Callable[[], object]]:
         job = replace(job, contender=REDISBEATER)
     subject = started(job)
     assert isinstance(subject, RedisSubject)
+    if isinstance(subject, Redisbeater):
+        beat = subject.scheduler._beat
+        beat.chores = Chores(beat.dispatcher.delays)
     subject.create(Population.due_now(job.size))
     for first in range(0, MANY_DELAYS if keep else 0, KEPT_AT_ONCE):
         keys = [f"{subject.prefix}:delays", f"{subject.prefix}:delays:messages"]

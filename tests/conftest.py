@@ -84,7 +84,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     fixtures = {mark for name, mark in OF_FIXTURES.items() if name in getattr(item, "fixturenames", ())}
     for mark in (*folders, *fixtures):
         item.add_marker(mark)
-    if (folders or fixtures) and item.get_closest_marker("timeout") is None:
+    is_slow = folders or fixtures or item.get_closest_marker("processes")
+    if is_slow and item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(PROCESSES_TIMEOUT))
 
 

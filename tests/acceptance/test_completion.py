@@ -52,7 +52,7 @@ def test_commands_and_their_options_are_completed(complete: Callable[..., list[s
         (("create", "--timezone", "Europe/Vien"), ["Europe/Vienna"]),
         (("create", "report", "proj.n"), ["proj.note"]),
         (("list", "--task", "proj.n"), ["proj.note"]),
-        (("update", "report", "--unset", "st"), ["start-at"]),
+        (("update", "report", "--unset", "st"), ["start-at", "start-within"]),
     ],
 )
 def test_values_are_completed(complete: Callable[..., list[str]], words: tuple[str, ...], offered: list[str]) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import redis
 from support.ports import free_port
 from support.project import Project, leading
 from support.receivers import SECRETS, mail_server, serving
@@ -17,13 +18,14 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 
-PREFIX = "told:"
-
 #: Fire times that must be sent, one after the other, while receivers hold a message.
 MEANWHILE = 8
 
 #: Seconds for a message at most: half a minute after a fact, and a minute after another message.
 TERM = 240
+
+#: Seconds for processes that start, besides.
+PROCESSES = 120
 
 FAULTS = ("refuses", "redirects", "resets", "drips", "floods", "hangs")
 
@@ -49,7 +51,7 @@ def memory(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-def test_no_run_is_late_whatever_receivers_do(server: Server, tmp_path: Path) -> None:
+def test_no_run_is_late_whatever_receivers_do(server: Server, client: redis.Redis, prefix: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         services = {mode: stack.enter_context(serving(mode)) for mode in (*FAULTS, "takes")}
         services["redirects"].elsewhere = f"http://127.0.0.1:{services['takes'].server_port}/elsewhere"
@@ -57,7 +59,7 @@ def test_no_run_is_late_whatever_receivers_do(server: Server, tmp_path: Path) ->
         urls = [services["takes"].url, mailbox.url, f"json://127.0.0.1:{free_port()}"]
         urls += [services[mode].url for mode in FAULTS]
         project = stack.enter_context(
-            Project(server, PREFIX, tmp_path, redisbeater_track_runs=True, redisbeater_notify={"ops": urls})
+            Project(server, prefix, tmp_path, redisbeater_track_runs=True, redisbeater_notify={"ops": urls})
         )
         project.add_source(TASK + 'app.conf.imports = ["redisbeater.runs"]\n')
         store = ScheduleStore(project.app())
@@ -94,12 +96,15 @@ def test_no_run_is_late_whatever_receivers_do(server: Server, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
-def test_after_a_failover_each_incident_is_told_once(server: Server, tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.timeout(2 * TERM + PROCESSES)
+def test_after_a_failover_each_incident_is_told_once(
+    server: Server, client: redis.Redis, prefix: str, tmp_path: Path, how: signal.Signals
+) -> None:
     with (
         serving() as service,
         Project(
             server,
-            PREFIX,
+            prefix,
             tmp_path,
             redisbeater_track_runs=True,
             redisbeater_lock_timeout=5,
@@ -125,11 +130,15 @@ def test_after_a_failover_each_incident_is_told_once(server: Server, tmp_path: P
         assert [each.title.partition(":")[0] for each in service.told] == ["failing", "another"]
 
 
-def test_the_tutorial_ends_with_a_message_and_is_green_again(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefix", ["redisbeater:"])
+@pytest.mark.timeout(2 * TERM + PROCESSES)
+def test_the_tutorial_ends_with_a_message_and_is_green_again(
+    server: Server, client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
     """What the page shows is typed, with the Redis and a receiver of this test."""
     page = (Path(__file__).parents[2] / "docs" / "know-that-it-ran.rst").read_text()
     source = page.split(".. code-block:: python\n\n")[1].partition("\nTry whether")[0]
-    with serving() as service, Project(server, "redisbeater:", tmp_path) as project:
+    with serving() as service, Project(server, prefix, tmp_path) as project:
         module = "\n".join(line[3:] for line in source.splitlines()) + "\n"
         for theirs, ours in {
             "redis://localhost:6379/0": server.url(1),

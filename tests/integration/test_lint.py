@@ -242,14 +242,17 @@ def test_an_entry_that_nobody_has_enabled_for_a_month_is_a_hint(
     run: Callable[..., Result], vienna: Celery, client: redis.Redis, prefix: str
 ) -> None:
     store = ScheduleStore(vienna)
-    for name in ("old", "new", "until", "back"):
+    for name in ("old", "new", "until", "back", "foreign"):
         RedisScheduleEntry(name, "t", 60, app=vienna).save()
     RedisScheduleEntry("never", "t", 60, enabled=False, app=vienna).save(by="ben")
     store.disable("old", by="anna", note="moved")
     store.disable("new")
     store.disable("until", until=now() + timedelta(days=400))
     store.disable("back")
-    for name, days in {"old": 31, "new": 29, "until": 31, "back": 31, "never": 45}.items():
+    # Another program has disabled it, nobody knows when.
+    stored = json.loads(client.hget(f"{prefix}foreign", "definition") or "")
+    client.hset(f"{prefix}foreign", "definition", json.dumps({**stored, "enabled": False}))
+    for name, days in {"old": 31, "new": 29, "until": 31, "back": 31, "never": 45, "foreign": 45}.items():
         _age(client, f"{prefix}:log:{name}", days)
     store.enable("back")
 

@@ -33,10 +33,11 @@ END_SECONDS = 1.0
 
 
 class _Record(NamedTuple):
-    """What is still to be recorded of a receiver: that it was told of these, or why not."""
+    """What is still to be recorded of a receiver: that it was told of these, or why not; ``number``: of how many."""
 
     answer: Answer
     notices: Sequence[Notice]
+    number: int
 
 
 def check_apprise(context: Context) -> None:
@@ -174,7 +175,7 @@ class Notices:
                 message = self._message(begun, ended, max(len(notices) - MOST_DESCRIBED, 0))
                 letters.append(Letter(receiver, self._receivers[receiver], message))
             else:  # none of them is kept any more
-                self._records.append(_Record(Answer(receiver, ""), notices))
+                self._records.append(_Record(Answer(receiver, ""), notices, 0))
         if letters:
             self._delivery = Delivery(letters)
 
@@ -189,22 +190,20 @@ class Notices:
             return
         for answer in self._delivery.answers:
             notices = self._sent.get(answer.receiver, ())
-            self._records.append(_Record(answer, notices))
+            self._records.append(_Record(answer, notices, len(notices)))
             self._counts.count_message("failed" if answer.problem else "told")
-            if not answer.problem:
-                logger.info("told %s of incidents: %d began or ended", answer.receiver, len(notices))
         self._delivery = None
 
     def _record(self) -> None:
-        """Record one page of what a receiver was told of, or why it was not."""
-        answer, notices = self._records[0]
+        """Record one page of what a receiver was told of, or why it was not; what is recorded is logged."""
+        answer, notices, number = self._records[0]
         if answer.problem:
             failure = self._notices.failed(answer.receiver, answer.problem)
             self._records.popleft()
             logger.warning(
                 "cannot tell %s of incidents, %d began or ended, trying again in %s: %s",
                 answer.receiver,
-                len(notices),
+                number,
                 duration_words(timedelta(seconds=failure.seconds)),
                 answer.problem,
             )
@@ -219,6 +218,8 @@ class Notices:
             page, rest = notices[:ENDED], notices[ENDED:]
             self._notices.told(answer.receiver, page, is_last=not rest)
             if rest:
-                self._records[0] = _Record(answer, rest)
+                self._records[0] = _Record(answer, rest, number)
             else:
                 self._records.popleft()
+                if number:
+                    logger.info("told %s of incidents: %d began or ended", answer.receiver, number)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -233,7 +234,7 @@ TOGETHER = timedelta(seconds=30)
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentGroup:
-    """Incidents that began together and are alike: of one kind, with one error or in one queue.
+    """Incidents that began together and are alike: of one kind, with one error, in one queue or at one worker.
 
     Attributes:
         incidents: they, the first first.
@@ -248,11 +249,29 @@ class IncidentGroup:
         return max(ends) if len(ends) == len(self.incidents) else None
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether they say different things: then the worker or the queue is all that they share."""
+        return len(set(map(_fingerprint_of, self.incidents))) > 1
+
+    @property
     def sentence(self) -> str:
-        """What it is, in a line: that of its only incident with the entry, or how many entries there are."""
-        first = self.incidents[0]
-        name = shown(first.entry) if len(self.incidents) == 1 else f"{len(self.incidents):,} entries"
-        return f"{name}: {first.sentence}" if first.entry else first.sentence
+        """What it is, in a line: that of its only incident with the entry, or how many entries there are.
+
+        Where not all say the same, it has what most of them say.
+        """
+        first, size = self.incidents[0], len(self.incidents)
+        if not first.entry:
+            return first.sentence
+        if size == 1:
+            return f"{shown(first.entry)}: {first.sentence}"
+        if not self.is_mixed:
+            return f"{size:,} entries: {first.sentence}"
+        counts = Counter(map(_fingerprint_of, self.incidents))
+        (most, number), *_ = counts.most_common(1)
+        usual = next(each for each in self.incidents if _fingerprint_of(each) == most)
+        workers = {str(each.first.get("worker") or "") for each in self.incidents}
+        at = f" at worker {shown(workers.pop())}" if len(workers) == 1 and "" not in workers else ""
+        return f"{size:,} entries{at}, {number:,} of them: {usual.sentence}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -262,15 +281,49 @@ class IncidentGroup:
 def grouped(incidents: Iterable[Incident]) -> tuple[IncidentGroup, ...]:
     """Return incidents in groups of those that began together and are alike, the newest group first."""
     groups: list[list[Incident]] = []
-    newest: dict[tuple[str, str], list[Incident]] = {}
+    #: The newest group of each cause; what is alike to two groups makes one of them.
+    newest: dict[tuple[str, str, str], list[Incident]] = {}
     for each in sorted(incidents, key=lambda incident: incident.opened):
-        key = each.kind, str(each.first.get("queue") or fingerprint(each.why))
-        group = newest.get(key)
-        if group is None or not each.entry or each.opened - group[-1].opened > TOGETHER:
-            group = newest[key] = []
-            groups.append(group)
+        near = [group for cause in _causes(each) if _is_near(each, cause, group := newest.get(cause, []))]
+        if not near:
+            near = [[]]
+            groups += near
+        group = max(near, key=len)
+        for other in near:
+            if other is not group:
+                group[:] = sorted([*group, *other], key=lambda incident: incident.opened)
+                newest.update((cause, group) for one in other for cause in _causes(one) if newest[cause] is other)
+                other.clear()
         group.append(each)
-    return tuple(IncidentGroup(incidents=tuple(group)) for group in reversed(groups))
+        newest.update((cause, group) for cause in _causes(each))
+    found = sorted(filter(None, groups), key=lambda group: group[0].opened, reverse=True)
+    return tuple(IncidentGroup(incidents=tuple(group)) for group in found)
+
+
+def _is_near(incident: Incident, cause: tuple[str, str, str], group: Sequence[Incident]) -> bool:
+    """Tell whether an incident began soon after a group with this cause. One error may go from entry to entry for long.
+
+    A worker executes many entries: what it shares counts from the first one on.
+    """
+    if not group:
+        return False
+    return incident.opened - group[0 if cause[1] == "worker" else -1].opened <= TOGETHER
+
+
+def _causes(incident: Incident) -> Iterator[tuple[str, str, str]]:
+    """Yield what an incident of an entry may share with others that began together with it."""
+    if not incident.entry:
+        return
+    if queue := incident.first.get("queue"):
+        yield incident.kind, "queue", str(queue)
+    else:
+        yield incident.kind, "error", _fingerprint_of(incident)
+    if worker := incident.first.get("worker"):
+        yield incident.kind, "worker", str(worker)
+
+
+def _fingerprint_of(incident: Incident) -> str:
+    return fingerprint(incident.why)
 
 
 #: A frame of a traceback: its file, its line and its function.

@@ -16,6 +16,7 @@ from outbox import names, run_due
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
+from redisbeater.model.log_line import LogLine
 
 GOOD: dict[str, Any] = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 86_400}}
 
@@ -204,8 +205,8 @@ def test_a_name_that_is_not_utf8_is_quarantined(
     try:
         assert names(run_due(scheduler)) == ["good"]
         assert len(broken(app)) == 1
-        events = [json.loads(line)["event"] for line in client.lrange(f"{prefix}:log:".encode() + b"\xff", 0, -1)]
-        assert events.count("broken") == 1
+        lines = [LogLine.from_text(text) for text in client.lrange(f"{prefix}:log:".encode() + b"\xff", 0, -1)]
+        assert [line.what for line in lines].count("broken") == 1
     finally:
         client.delete(key, f"{prefix}:schedule", f"{prefix}:broken", f"{prefix}:log:".encode() + b"\xff")
 

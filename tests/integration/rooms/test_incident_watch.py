@@ -23,6 +23,8 @@ from redisbeater.context import Context
 from redisbeater.observe.metrics import create_schedule_registry, exposition_of
 from redisbeater.results import Incident
 from redisbeater.signals import incident_opened
+from redisbeater.store import incidents as store_of_incidents
+from redisbeater.store.runs import Execution
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -41,9 +43,9 @@ def beat(app: Celery, make_scheduler: MakeScheduler) -> RedisScheduler:
     return scheduler
 
 
-def look(beat: RedisScheduler, let_pass: LetPass) -> None:
-    """Let beat look; on a busy machine a look goes on in the next passes."""
-    for _ in range(2):
+def look(beat: RedisScheduler, let_pass: LetPass, times: int = 2) -> None:
+    """Let beat look so often; on a busy machine a look goes on in the next passes."""
+    for _ in range(times):
         let_pass(5.5)
         for _ in range(8):
             beat.tick()
@@ -104,6 +106,17 @@ def test_what_failed_and_healed_between_two_looks_is_an_incident_that_is_over(
 
     incident = only(app)
     assert (incident.count, incident.times, incident.is_open) == (2, 1, False)
+
+
+def test_bad_ends_of_an_incident_that_is_over_do_not_count_with_later_ones(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass
+) -> None:
+    create(app, max_failures=2)
+    for letters in ("FFF", "S", "FS"):
+        end_runs(app, "feed", letters)
+        look(beat, let_pass, 1)
+
+    assert (only(app).times, only(app).is_open) == (1, False)
 
 
 def test_an_entry_that_is_gone_by_then_has_an_incident_too(
@@ -253,6 +266,46 @@ def test_that_no_run_ends_well_in_time_is_one_until_the_next_that_does(
     assert client.zscore(f"{prefix}:promises", f"{prefix}feed") is not None  # the run that was sent is still active
 
 
+def test_a_run_that_was_lost_and_is_sent_again_is_to_end_well_by_the_same_time(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass, client: redis.Redis, prefix: str
+) -> None:
+    create(app, finish_within=600)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}feed": 1})
+    (sent,) = run_due(beat)
+    runs, promised = Context.of(app).redis.runs, client.zscore(f"{prefix}:promises", f"{prefix}feed")
+    runs.start(Execution(run_id=sent.id, name="feed", task="proj.work", holder="w:1:a"))
+    run = runs.run(sent.id)
+    assert run is not None
+    assert runs.lose(run, requeue_in=0.0) == "LOST"
+
+    (again,) = run_due(beat)
+    look(beat, let_pass)
+
+    assert again.id == sent.id
+    assert client.zscore(f"{prefix}:promises", f"{prefix}feed") == promised
+    assert opened(app) == {}, "its end does not count before it is final"
+
+
+def test_of_too_many_incidents_those_go_that_have_ended(
+    make_app: MakeApp, make_scheduler: MakeScheduler, let_pass: LetPass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_of_incidents, "MOST_INCIDENTS", 2)
+    app = make_app(redisbeater_track_runs=True)
+    beat = make_scheduler(app)
+    for name, letters in {"healed": "F", "first": "F"}.items():
+        create(app, name)
+        end_runs(app, name, letters)
+        look(beat, let_pass)
+    end_runs(app, "healed", "S")
+    look(beat, let_pass)
+    for name in ("second", "third"):
+        create(app, name)
+        end_runs(app, name, "F")
+        look(beat, let_pass)
+
+    assert {each.entry for each in ScheduleStore(app).incidents.list()} == {"first", "second", "third"}
+
+
 def test_a_promise_that_was_withdrawn_is_forgotten(
     app: Celery, beat: RedisScheduler, let_pass: LetPass, client: redis.Redis, prefix: str
 ) -> None:
@@ -354,8 +407,10 @@ def test_what_fails_together_is_one_line_of_the_report(app: Celery, beat: RedisS
 
     report = ScheduleStore(app).incidents.report(datetime.now(timezone.utc) - timedelta(hours=1))
 
-    assert sorted(len(group.incidents) for group in report.open) == [1, 3]
-    assert any(group.sentence.startswith("3 entries: failed 1 time") for group in report.open)
+    (group,) = report.open
+    assert (
+        group.sentence == "4 entries at worker celery@w, 3 of them: failed 1 time: ConnectionError: db1 refused 10000"
+    )
 
 
 def test_more_incidents_than_a_look_can_write_are_written_in_the_next_passes(

@@ -125,6 +125,27 @@ def test_a_failure_is_told_and_so_is_its_end(site: Site, service: Service, caplo
     assert len(service.told) == 2
 
 
+def test_what_is_logged_as_told_is_recorded_by_then(
+    site: Site, service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever kills a beat that has said so lets no other beat tell it again."""
+    caplog.set_level(logging.INFO)
+    found = list[bool]()
+
+    def look(record: logging.LogRecord) -> bool:
+        if record.getMessage().startswith("told ops of incidents"):
+            found.append(is_recorded(site))
+        return True
+
+    monkeypatch.setattr(caplog.handler, "filters", [look])
+    beat = site.begin(redisbeater_notify={"ops": service.url})
+    site.fail("feed")
+
+    site.tell(beat, lambda: found, "the line")
+
+    assert found == [True]
+
+
 def test_a_storm_is_one_message(site: Site, service: Service) -> None:
     beat = site.begin(redisbeater_notify={"ops": service.url})
     for number in range(37):

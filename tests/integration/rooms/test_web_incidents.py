@@ -37,17 +37,14 @@ def app(make_app: Callable[..., Celery]) -> Celery:
     return make_app(redisbeater_track_runs=True, redisbeater_release="42")
 
 
-def fail(app: Celery, *names: str) -> None:
+def fail(app: Celery, *names: str, error: str = "ConnectionError: db1 refused", **facts: str) -> None:
     """Open an incident of each entry, which has failed just now."""
     openings = []
     for name in names:
         RedisScheduleEntry(name, "proj.work", 3600, app=app).save()
-        (run_id,) = end_runs(app, name, "F", error="ConnectionError: db1 refused", traceback=TRACEBACK)
-        facts = {"run": run_id, "error": "ConnectionError: db1 refused", "release": "42"}
-        why = facts["error"]
-        openings.append(
-            Opening(kind="failed", entry=name, since=now(), why=why, fingerprint=why, first=facts, count=1, run=run_id)
-        )
+        (run_id,) = end_runs(app, name, "F", error=error, traceback=TRACEBACK)
+        first, of = {"run": run_id, "error": error, "release": "42", **facts}, {"why": error, "fingerprint": error}
+        openings.append(Opening(kind="failed", entry=name, since=now(), **of, first=first, count=1, run=run_id))
     assert {each.word for each in Context.of(app).redis.incidents.open(openings)} == {"OPENED"}
 
 
@@ -95,6 +92,19 @@ def test_what_began_together_is_one_line_and_acknowledged_together(app: Celery) 
     assert "acknowledged by" in answer.text
     assert [each.acknowledged["note"] for each in ScheduleStore(app).incidents.list()] == ["db1 is down"] * 3
     assert ScheduleStore(app).status().news == {}
+
+
+def test_what_began_together_at_one_worker_is_one_line_with_what_each_entry_says(app: Celery) -> None:
+    fail(app, "feed 1", "feed 2", worker="w1@here")
+    fail(app, "rates", error="KeyError: 'rate'", worker="w1@here")
+    fail(app, "prices", error="OSError: full", worker="w2@here")
+
+    page = browse(app).get("/incidents").text
+
+    assert page.count("<tr id=") == 2
+    assert "3 entries at worker w1@here, 2 of them: failed 1 time: ConnectionError: db1 refused" in page
+    (details,) = re.findall(r"<details>.*</details>", page)
+    assert "rates</bdi></a>: <bdi>failed 1 time: KeyError: &#39;rate&#39;</bdi>" in details
 
 
 def test_what_has_healed_since_the_last_look_is_told(app: Celery, client: redis.Redis, prefix: str) -> None:

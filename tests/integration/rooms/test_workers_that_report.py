@@ -39,6 +39,6 @@ def test_a_worker_that_was_killed_is_forgotten_by_the_beat_that_leads(make_proje
     wait_until(runs.nodes, "a report")
     worker.kill()
     beat = leading(project.beat())
-    wait_until(lambda: runs.nodes() == {}, "the beat to forget it", 150)
+    wait_until(lambda: "worker w1@here has not reported since" in beat.output(), "the beat to forget it", 150)
+    assert runs.nodes() == {}
     assert any(line.what == "worker_gone" and line.details["worker"] == "w1@here" for line in store.log())
-    beat.says("worker w1@here has not reported since")

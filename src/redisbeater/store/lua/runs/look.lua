@@ -113,14 +113,24 @@ local function bad_runs(name)
   return found
 end
 
+-- Return when the last incident of an entry that failed has ended; 0: it had none.
+local function closed_at(name)
+  local id = try('HGET', current, 'failed ' .. name)
+  return id and tonumber(read(incident .. id, 'closed').closed or 0) or 0
+end
+
+-- Add runs that ended badly, and say whether their entry has failed since. Those before the end of its last incident
+-- were told with that one: they must not count in a row with later ones.
 local function ended(from, count)
   local keys = try('ZRANGEBYSCORE', base .. ':failures', since, '+inf', 'LIMIT', from, count) or {}
   for place, key in ipairs(keys) do
     if is_full() then return place - 1 end
     local row, run = row_of(key)
     if row and counts(run) and not is_success(run.state) then
-      local ends = read(base .. run.name, 'ends').ends or ''
-      add('ended', run.name, is_open('failed', run.name), has_failed(run.name), ends, row)
+      local is_told, is_listed = is_open('failed', run.name), has_failed(run.name)
+      if is_told or is_listed or (tonumber(run.finished_at) or 0) > closed_at(run.name) then
+        add('ended', run.name, is_told, is_listed, read(base .. run.name, 'ends').ends or '', row)
+      end
     end
   end
   return #keys
