@@ -23,8 +23,8 @@ from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
 from redisbeater.schedules.kind import FIRST_FORMAT
-from redisbeater.schedules.window import FIELDS
 from redisbeater.schedules.kinds import ScheduleCodec, kind_of
+from redisbeater.schedules.window import FIELDS
 from redisbeater.schedules.zones import SAME_RULES, PlannedBy, zone_name
 from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 
