@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from celery.schedules import BaseSchedule
 from celery.schedules import schedule as celery_interval
@@ -224,6 +226,10 @@ def openings(window: Window, zone: tzinfo, day: date) -> list[tuple[datetime, da
     return sorted(found.items())
 
 
+#: Entries of a burst have the same days, and often the same window.
+_known_openings = lru_cache(1000)(openings)
+
+
 def _open(start: datetime, end: datetime, zone: tzinfo) -> list[tuple[datetime, datetime]]:
     """Return the instants from which and to which the clock shows local times from one up to another."""
     first, last = start.replace(tzinfo=timezone.utc), end.replace(tzinfo=timezone.utc)
@@ -255,11 +261,12 @@ def next_fire_time(schedule: limited, zone: tzinfo, after: datetime, steps: Step
     if schedule.every is None:
         return union.next_fire_time(schedule.parts, zone, after)
     length, found = schedule.every, None
+    found_openings = _known_openings if type(zone) in (ZoneInfo, timezone) else openings  # others may have no hash
     # A clock that is put back may show the days before again, and after the next one has begun.
     day = after.astimezone(zone).date() - 2 * _DAY
     while found is None or day <= found.astimezone(zone).date() + _DAY:
         steps.take(_DAY_STEPS + _WINDOW_STEPS * len(schedule.window.spans))
-        for opens, closes in openings(schedule.window, zone, day):
+        for opens, closes in found_openings(schedule.window, zone, day):
             following = opens if after < opens else opens + ((after - opens) // length + 1) * length
             if after < opens or following < closes:
                 found = following if found is None else min(found, following)
