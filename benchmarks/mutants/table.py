@@ -560,8 +560,8 @@ PLAN = (
     Mutant(
         name="the-end-of-a-window-is-in",
         path="schedules/limited.py",
-        old="if time is not None and time < end:",
-        new="if time is not None and time <= end:",
+        old="if time < end:",
+        new="if time <= end:",
         harm="A cron until 16:00 runs at 16:00 as well, when the market has closed.",
         first=("unit/test_windows.py",),
     ),

@@ -346,6 +346,9 @@ def test_a_scheduler_that_syncs_does_so(app: Celery, make_scheduler: MakeSchedul
 
 Change = Callable[[Beat, pytest.MonkeyPatch], Any]
 
+#: Before Celery 5.7 nothing sets them.
+LEVELS = "the levels of shown arguments"
+
 #: What goes into a message and may be changed while beat runs: how, and where the message tells it.
 CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], Any]]] = {
     "ignored results": (
@@ -363,7 +366,7 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], Any]]] = {
         lambda beat, patch: patch.setattr(beat.app.amqp, "argsrepr_maxsize", 9),
         lambda message: message["headers"]["argsrepr"],
     ),
-    "the levels of shown arguments": (
+    LEVELS: (
         lambda beat, patch: setattr(beat.app.conf, "task_repr_maxlevels", 1),
         lambda message: message["headers"]["argsrepr"],
     ),
@@ -378,7 +381,7 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", [name for name in CHANGES if name != LEVELS or celery.VERSION[:2] >= (5, 7)])
 def test_a_change_while_beat_runs_is_in_every_message(beat: Beat, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     change, found = CHANGES[name]
     args = [["x" * 30, [["y"]]]]
@@ -389,6 +392,23 @@ def test_a_change_while_beat_runs_is_in_every_message(beat: Beat, monkeypatch: p
 
     (after,) = {found(each) for each in messages}
     assert after != before
+    assert beat.are_made(messages)
+
+
+def test_a_priority_that_changes_while_beat_runs_is_taken_as_celery_takes_it(
+    make_app: MakeApp, make_scheduler: MakeScheduler, broker: redis.Redis, server: Server
+) -> None:
+    one_queue = {"broker_transport_options": {"priority_steps": [0]}}
+    beat = Beat(make_app(broker_url=server.url(BROKER_DB), **one_queue, **UNHURRIED), make_scheduler, broker)
+    vars(beat.task)["_exec_options"] = {}  # then Celery before 5.7 asks the task for each message
+    beat.send(6)
+    beat.task.priority = 7
+
+    messages = beat.send(20)
+
+    beat.task.apply_async()
+    (of_celery,) = beat.send(0)
+    assert {each["properties"]["priority"] for each in messages} == {of_celery["properties"]["priority"]}
     assert beat.are_made(messages)
 
 

@@ -203,9 +203,15 @@ def test_such_a_save_is_refused_while_the_data_are_of_an_older_format(
 ) -> None:
     client.set(f"{prefix}:format", "1")
 
-    for fields in ({"schedule": DOORS}, {"schedule": 60, "between": "09:00-17:00"}):
-        with pytest.raises(InvalidEntry, match="cannot be read by beats of format 1"):
+    plain = timedelta(minutes=1)
+    for path, fields in {
+        "$.schedule": {"schedule": DOORS},
+        "$.between": {"schedule": plain, "between": "09:00-17:00", "days": "mon"},
+        "$.days": {"schedule": DOORS, "days": "mon-sat"},
+    }.items():
+        with pytest.raises(InvalidEntry, match="cannot be read by beats of format 1") as refused:
             store.create("x", "shop.report", **fields)  # type: ignore[arg-type]
+        assert refused.value.path == path
     with store.bulk() as bulk:
         bulk.save(RedisScheduleEntry("y", "shop.report", DOORS, app=app))
         bulk.save(RedisScheduleEntry("plain", "shop.report", 60, app=app))

@@ -144,12 +144,16 @@ def test_beyond_the_budget_a_count_is_at_least() -> None:
     assert 100_000 < found.number < 36 * 261 * 78
 
 
-def test_a_search_goes_by_days_each_of_which_takes_steps() -> None:
-    steps = Steps(COUNTING_STEPS)
+def test_a_search_goes_by_days_each_of_which_takes_steps_and_each_window_of_it() -> None:
+    def taken(between: str) -> int:
+        steps = Steps(COUNTING_STEPS)
+        next_fire_time(limited(minutes(5), between, "mon"), timezone.utc, utc("2026-11-24 00:00"), steps)
+        return steps.taken
 
-    next_fire_time(limited(minutes(5), "09:30-16:00", "mon"), timezone.utc, utc("2026-11-24 00:00"), steps)
+    quarters = ",".join(f"{hour:02}:{minute}-{hour:02}:{minute + 10}" for hour in range(24) for minute in (10, 30, 45))
 
-    assert 50 <= steps.taken <= 150
+    assert 50 <= taken("09:30-16:00") <= 200
+    assert taken(quarters) > 20 * taken("09:30-16:00")
 
 
 def test_a_fire_time_that_a_gap_has_moved_is_explained() -> None:

@@ -33,6 +33,22 @@ class Windows:
         return next(((start, end) for start, end in found if start <= local < end), None)
 
 
+@dataclass(frozen=True)
+class Cron:
+    """The hours, minutes and weekdays that a cron text means, and its class."""
+
+    hours: frozenset[int]
+    minutes: frozenset[int]
+    is_repeating: bool
+    days: frozenset[int] = frozenset(range(7))
+
+    def on(self, day: date) -> set[datetime]:
+        """Its slots of a date."""
+        if day.isoweekday() % 7 not in self.days:
+            return set()
+        return {datetime(day.year, day.month, day.day, hour, minute) for hour in self.hours for minute in self.minutes}
+
+
 @dataclass
 class Clock:
     """What a clock shows at each minute between two instants."""
@@ -53,17 +69,15 @@ class Clock:
         """The instant at which the clock has jumped over a local time that it does not show."""
         return {at for (_, before), (at, after) in pairwise(self.shown) if before < local < after}
 
-    def cron(self, hours: set[int], minutes: set[int], windows: Windows, *, is_repeating: bool) -> set[datetime]:
-        """The fire times of a cron that fires every day."""
-        days = sorted({day + step * DAY for day in self.dates for step in (-1, 0, 1)})
-        times = [timedelta(hours=hour, minutes=minute) for hour in hours for minute in minutes]
-        slots = {datetime(day.year, day.month, day.day) + time for day in days for time in times}
-        slots = {slot for slot in slots if windows.around(slot)}
+    def cron(self, cron: Cron, windows: Windows) -> set[datetime]:
+        """The fire times of a cron."""
+        days = {day + step * DAY for day in self.dates for step in (-1, 0, 1)}
+        slots = {slot for day in days for slot in cron.on(day) if windows.around(slot)}
         alive = {slot.date() for slot in slots & self.locals}
         first = dict(reversed([(local, at) for at, local in self.shown]))
-        found = {at for at, local in self.shown if local in slots and (is_repeating or first[local] == at)}
+        found = {at for at, local in self.shown if local in slots and (cron.is_repeating or first[local] == at)}
         for slot in slots - self.locals:
-            if slot.date() in self.dates and not (is_repeating and slot.date() in alive):
+            if slot.date() in self.dates and not (cron.is_repeating and slot.date() in alive):
                 found |= self.after_gap(slot)
         return found
 

@@ -24,6 +24,7 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
 from redisbeater.schedules.kind import FIRST_FORMAT
 from redisbeater.schedules.kinds import ScheduleCodec, kind_of
+from redisbeater.schedules.window import FIELDS
 from redisbeater.schedules.zones import SAME_RULES, PlannedBy, zone_name
 from redisbeater.store import KEEP_DELETED, Snapshot, this_program
 
@@ -205,12 +206,13 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
 
 def _readable(context: Context, edits: Sequence[Edit], result: WriteResult) -> Sequence[Edit]:
     """Return the edits whose new schedules the beats of this schedule can read; the others fail."""
-    new = {edit.snapshot.name: needed for edit in edits if (needed := _needed_format(edit)) > FIRST_FORMAT}
-    problem = context.redis.refusal_of_format(max(new.values())) if new else ""
+    new = {edit.snapshot.name: edit for edit in edits if _needed_format(edit) > FIRST_FORMAT}
+    problem = context.redis.refusal_of_format(max(map(_needed_format, new.values()))) if new else ""
     if not problem:
         return edits
-    for name in new:
-        result.fail(name, InvalidEntry("$.schedule", problem))
+    for name, edit in new.items():
+        is_set = (field for field in FIELDS if getattr(edit.definition, field) is not None)
+        result.fail(name, InvalidEntry(f"$.{next(is_set, 'schedule')}", problem))
     return [edit for edit in edits if edit.snapshot.name not in new]
 
 

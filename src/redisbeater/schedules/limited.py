@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from celery.schedules import BaseSchedule
 from celery.schedules import schedule as celery_interval
@@ -33,8 +35,8 @@ from redisbeater.schedules.zones import Shift, offset_during, shifts_between
 #: The ``__type__`` of the stored form.
 NAME = "limited"
 
-#: What a search takes for each day that it looks at.
-_DAY_STEPS = 10
+#: What a search takes for each day that it looks at, and for each window of it.
+_DAY_STEPS, _WINDOW_STEPS = 10, 5
 
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
@@ -175,9 +177,16 @@ class WindowedSlots(Slots):
 
     def time_from(self, least: int, day: date) -> int | None:
         """Return the first time of a date, ``least`` or later, that the cron allows and that lies within."""
+        time = -1  # the first of the cron from the window on that was looked at last
         for start, end in self._on(day):
-            time = self._slots.time_from(max(least, start), day) if least < end else None
-            if time is not None and time < end:
+            if end <= least:
+                continue
+            if time < max(least, start):  # else it is the first one from here on, too
+                following = self._slots.time_from(max(least, start), day)
+                if following is None:
+                    return None
+                time = following
+            if time < end:
                 return time
         return None
 
@@ -203,11 +212,22 @@ class WindowedSlots(Slots):
 
 def openings(window: Window, zone: tzinfo, day: date) -> list[tuple[datetime, datetime]]:
     """Return the instants from which and to which the windows are open that open on a date; in a gap, both are one."""
+    times, midnight = window.times_of(day), datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
+    if not times:
+        return []
+    begun = midnight - _DAY
+    if not any(shifts_between(begun, begun + 4 * _DAY, zone)):  # the last one ends on the day after
+        offset = offset_during(begun, zone)
+        return [(midnight + opens - offset, midnight + closes - offset) for opens, closes in times]
     found: dict[datetime, datetime] = {}
     for start, end in window.opened_on(day):
         for opens, closes in _open(start, end, zone):
             found[opens] = max(closes, found.get(opens, closes))
     return sorted(found.items())
+
+
+#: Entries of a burst have the same days, and often the same window.
+_known_openings = lru_cache(1000)(openings)
 
 
 def _open(start: datetime, end: datetime, zone: tzinfo) -> list[tuple[datetime, datetime]]:
@@ -241,11 +261,12 @@ def next_fire_time(schedule: limited, zone: tzinfo, after: datetime, steps: Step
     if schedule.every is None:
         return union.next_fire_time(schedule.parts, zone, after)
     length, found = schedule.every, None
+    found_openings = _known_openings if type(zone) in (ZoneInfo, timezone) else openings  # others may have no hash
     # A clock that is put back may show the days before again, and after the next one has begun.
     day = after.astimezone(zone).date() - 2 * _DAY
     while found is None or day <= found.astimezone(zone).date() + _DAY:
-        steps.take(_DAY_STEPS)
-        for opens, closes in openings(schedule.window, zone, day):
+        steps.take(_DAY_STEPS + _WINDOW_STEPS * len(schedule.window.spans))
+        for opens, closes in found_openings(schedule.window, zone, day):
             following = opens if after < opens else opens + ((after - opens) // length + 1) * length
             if after < opens or following < closes:
                 found = following if found is None else min(found, following)
@@ -261,7 +282,7 @@ def counted(schedule: limited, zone: tzinfo, first: datetime, last: datetime, st
     length, day, end = schedule.every, first.astimezone(zone).date() - 2 * _DAY, last.astimezone(zone).date() + 2 * _DAY
     opened: set[datetime] = set()  # two windows that lie in one gap open together
     while day <= end:
-        steps.take(_DAY_STEPS)
+        steps.take(_DAY_STEPS + _WINDOW_STEPS * len(schedule.window.spans))
         for opens, closes in openings(schedule.window, zone, day):
             # The opening is the fire time number 0, if another window has not had it.
             least = max(-((opens - first) // length), 1 if opens in opened else 0)

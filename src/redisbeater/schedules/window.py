@@ -68,10 +68,13 @@ class Window:
 
     def opened_on(self, day: date) -> Iterator[tuple[datetime, datetime]]:
         """Yield the local times from which and to which the windows last that open on a date."""
-        if day.isoweekday() % 7 in self.days:
-            midnight = datetime(day.year, day.month, day.day)
-            for start, end in self.spans:
-                yield midnight + start * _MINUTE, midnight + end * _MINUTE
+        midnight = datetime(day.year, day.month, day.day)
+        for opens, closes in self.times_of(day):
+            yield midnight + opens, midnight + closes
+
+    def times_of(self, day: date) -> tuple[tuple[timedelta, timedelta], ...]:
+        """Return the same as times since midnight."""
+        return _times(self.spans) if day.isoweekday() % 7 in self.days else ()
 
     @property
     def words(self) -> str:
@@ -82,6 +85,11 @@ class Window:
         on_days = "" if len(self.days) == 7 else f"{opening} {weekday_names([day or 7 for day in self.days])}"
         between = "" if is_whole_day and on_days else f"between {join_words(times)}"
         return " ".join(filter(None, (between, on_days)))
+
+
+@lru_cache(1000)
+def _times(spans: tuple[Span, ...]) -> tuple[tuple[timedelta, timedelta], ...]:
+    return tuple((start * _MINUTE, end * _MINUTE) for start, end in spans)
 
 
 @lru_cache(1000)

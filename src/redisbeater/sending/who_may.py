@@ -194,4 +194,5 @@ def facts_of_task(task: Task[Any, Any] | None) -> tuple[Any, ...]:
     if task is None:
         return ()
     options = tuple(task._get_exec_options().items())
-    return task, task.ignore_result, task.typing, task.soft_time_limit, task.time_limit, options
+    limits = task.soft_time_limit, task.time_limit
+    return task, task.ignore_result, task.typing, task.priority, *limits, options

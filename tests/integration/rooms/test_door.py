@@ -47,7 +47,7 @@ def beat_is_there(make_app: MakeApp, broker: redis.Redis, server: Server) -> Non
 def app(make_app: MakeApp, beat_is_there: None, proxy: Proxy, server: Server) -> Celery:
     """The app of a worker, whose way to the schedule the test can cut."""
     url = f"redis://{LOOPBACK}:{proxy.port}/0"
-    return make_app(broker_url=server.url(BROKER_DB), redisbeater_redis_url=url, redisbeater_run_write_timeout=0.5)
+    return make_app(broker_url=server.url(BROKER_DB), redisbeater_redis_url=url, redisbeater_run_write_timeout=3.0)
 
 
 class Messages:
