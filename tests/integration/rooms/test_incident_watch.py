@@ -389,7 +389,7 @@ def test_a_release_is_kept_with_the_run_and_said_once_and_why_names_it(
 
     assert [store.runs.get(run_id).release for run_id in (good, bad)] == ["42", "42"]
     assert list(store.incidents.report(datetime.now(timezone.utc) - timedelta(hours=1)).releases) == ["42"]
-    assert [line.details for line in store.log() if line.what == "release"] == [{"release": "42"}]
+    assert [line.details for line in store.log() if line.what == "release"] == [{"release": "42", "worker": "celery@w"}]
     assert "after release 42: ValueError" in store.why("feed").sentence
 
 
