@@ -14,7 +14,7 @@ from redisbeater.management.why.facts import line_words
 from redisbeater.model.incident import FAILED, GAP, KINDS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief, State
-from redisbeater.times import FAR_FUTURE
+from redisbeater.times import FAR_FUTURE, span_words
 
 #: Lines of a log that are read.
 MOST_LINES = 100
@@ -28,8 +28,8 @@ TOGETHER, MOST_NAMED = timedelta(seconds=30), 50
 #: Without a leader for less than this one beat has taken over from another.
 TAKEN_OVER = timedelta(seconds=5)
 
-#: Words of the log of the schedule about what was away, and what they are in a picture.
-_AWAY = {"redis_away": "no Redis", "broker_away": "no broker"}
+#: Words of the log of the schedule about what was away, what they are in a picture, and what it was.
+_AWAY = {"redis_away": ("no Redis", "Redis"), "broker_away": ("no broker", "the broker")}
 
 TimeWords = Callable[[datetime], str]
 
@@ -130,7 +130,9 @@ def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Ev
         if (at := line.last) is None:
             continue
         if line.what in _AWAY:
-            yield Event("gap", line.first or at, at, _AWAY[line.what], line_words(line, time_words))
+            label, what = _AWAY[line.what]
+            text = f"{what} was away for {span_words(at - (line.first or at))}: {shown(line.details.get('error', ''))}"
+            yield Event("gap", line.first or at, at, label, text)
         elif line.what == "gap":
             yield Event("gap", line.first or at, at, "no beat", shown(line.details.get("why", "no run was sent")))
         elif line.what == "resumed":
@@ -138,10 +140,12 @@ def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Ev
         elif line.what == "paused":
             yield Event("pause", at, resumed, "paused", line_words(line, time_words))
         elif line.what == "worker_gone":
-            worker = str(line.details.get("worker", "")).partition("@")[2] or "worker"
-            yield Event("worker", at, at, f"{worker} gone", line_words(line, time_words))
+            worker = shown(line.details.get("worker", "a worker"))
+            yield Event("worker", at, at, f"{worker} gone", f"{worker} had not reported for a minute")
         elif line.what == "leading":
-            yield Event("beat", at, at, "a beat began to lead", line_words(line, time_words))
+            yield Event(
+                "beat", at, at, "a beat began to lead", f"beat {shown(line.details.get('beat', ''))} began to lead"
+            )
             led = at
         elif line.what in ("stopped_leading", "lock_lost"):
             if led - at > TAKEN_OVER and not any(gap.overlaps(at, led) for gap in gaps):
