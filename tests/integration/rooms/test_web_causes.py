@@ -234,7 +234,7 @@ def test_a_beat_that_leads_is_a_mark_of_what_came_before(app: Celery, store: Sch
     assert re.search(r"before beat \S+ began to lead", _plain(before))
 
 
-def _log(app: Celery, client: redis.Redis, name: str, ago: float, what: str, **details: str) -> None:
+def _log(app: Celery, client: redis.Redis, name: str, ago: float, what: str, **details: object) -> None:
     """Write a line of so many seconds ago, as beat does, into the log of an entry; without a name: of the schedule."""
     keys, at = Context.of(app).redis.keys, float(client.time()[0]) - ago
     client.lpush(keys.log_of(name) if name else keys.log, f"{at:.6f} 1 {at:.6f} {what} {json.dumps(details)}")
@@ -261,6 +261,8 @@ def test_incidents_and_gaps_are_what_came_before(app: Celery, store: ScheduleSto
     ):
         _log(app, client, "", ago, what, **details)
     _log(app, client, "report", 400, "incident_opened", kind="waiting", why=" in queue gpu")
+    for what in ("incident_opened", "incident_closed", "release", "gap", "worker_gone", "redis_away"):
+        _log(app, client, "", 90_000, what, id=[], kind=[], why=[], release={}, worker=[], error={})
     end_runs(app, "report", "F")
     before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
     near = _plain(_part(before, '<dl class="near">', "</dl>"))

@@ -155,10 +155,10 @@ def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Ev
 
 def _incidents(lines: Iterable[LogLine]) -> Iterator[Event]:
     """Yield the incidents in a log, which is passed the newest line first; that an entry fails still is no event."""
-    ends: dict[object, datetime] = {}
+    ends: dict[str, datetime] = {}
     for line in lines:
         kind, why = str(line.details.get("kind", "")), str(line.details.get("why", ""))
-        which = line.details.get("id", kind)
+        which = str(line.details.get("id", kind))
         if line.last is None or kind == GAP:  # the log has a line of the gap itself
             continue
         if line.what in ("incident_closed", "incident_acknowledged"):
@@ -171,7 +171,7 @@ def _incidents(lines: Iterable[LogLine]) -> Iterator[Event]:
 
 def _releases(releases: Mapping[str, datetime], lines: Iterable[LogLine]) -> Iterator[Event]:
     """Yield the releases of the code of workers, with who has reported them first where the log knows that."""
-    workers = {line.details.get("release"): line.details.get("worker") for line in lines if line.what == "release"}
+    workers = {str(each.details.get("release")): each.details.get("worker") for each in lines if each.what == "release"}
     for release, at in releases.items():
         by = shown(workers.get(release) or "workers")
         yield Event("release", at, at, f"release {shown(release)}", f"release {shown(release)}, first reported by {by}")
