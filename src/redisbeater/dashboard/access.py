@@ -196,7 +196,7 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
 
 
 async def _shared_by(site: Site, request: Request, user: User) -> Hashable:
-    """Return what the requests of open pages have in common that one answer serves, or None: it is not shared."""
+    """Return the key of the answer that a request of an open page shares with others, or None: it shares none."""
     if request.method != "GET" or not is_live(request):
         return None
     mark = await site.hub.mark(is_opened=False)

@@ -425,7 +425,7 @@ class Site:
         return None if self.sessions is None else self.sessions.of(request)
 
     def choices(self, request: Request) -> tuple[str | None, ...]:
-        """Return what a reader has chosen that changes how a page is drawn."""
+        """Return the choices of a reader that change how a page is drawn."""
         cookies = (ZONE_COOKIE, BROWSER_ZONE_COOKIE, THEME_COOKIE, TIMES_COOKIE)
         return tuple(request.cookies.get(name) for name in cookies)
 
