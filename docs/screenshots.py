@@ -52,6 +52,7 @@ SIZES = {"wide": (1280, 860), "phone": (390, 844)}
 #: All pages, by the names of their pictures, for ``--all``; the newest failed run is opened from the page of runs.
 EVERY_PAGE = {
     **PAGES,
+    "incidents": "/incidents",
     "hard": "/entry?name=hard.failing",
     "broken": "/?state=broken",
     "filtered": "/?q=hard",

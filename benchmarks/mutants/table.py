@@ -1384,6 +1384,14 @@ LOSS = (
         first=("integration/test_schedule_lost.py",),
     ),
     Mutant(
+        name="claim-says-seldom-that-a-beat-claims",
+        path="scheduler.py",
+        old="line=line, passes=beat.watch.gap.is_due()",
+        new="line=line, passes=bool(line)",
+        harm="After each outage people are told that no run was sent for hours.",
+        first=("integration/rooms/test_incident_watch.py",),
+    ),
+    Mutant(
         name="health-is-quiet-about-a-loss",
         path="health/verdict.py",
         old="        yield from _of_incidents(status, kind, number, terms)\n",

@@ -104,6 +104,7 @@ class BeatParts:
             self.counts,
             broker_away=lambda: self.broker.away_seconds,
             is_away=lambda: self.outage.is_on,
+            max_interval=max_interval,
         )
         delays = self.dispatcher.delays
         self.notices = Notices(context, self.heartbeat.token, self.counts)

@@ -211,6 +211,7 @@ class RedisScheduler(Scheduler):
 
     def _begin_to_lead(self) -> str:
         beat, redis = self._beat, self._context.redis
+        beat.heartbeat.write_at_once()
         redis.adopt_format()
         beat.foreign_keys.check()
         self._look_at = 0.0
@@ -292,7 +293,9 @@ class RedisScheduler(Scheduler):
         limit = beat.claim_limit
         token, line = beat.leadership.token, beat.heartbeat.next_line()
         most = 0 if beat.dispatcher.delays.come_first else limit.value
-        claim = self._context.redis.claim(token=token, limit=most, oldest_only=limit.oldest_only, line=line)
+        claim = self._context.redis.claim(
+            token=token, limit=most, oldest_only=limit.oldest_only, line=line, passes=beat.watch.gap.is_due()
+        )
         beat.counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
         if beat.pausing.is_on:
             beat.pausing.ended()

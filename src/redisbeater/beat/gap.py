@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -15,6 +16,9 @@ from redisbeater.times import duration_words
 
 #: Why there was a gap.
 NO_BEAT, NO_REDIS = "no beat was running", "Redis was away, or refused what beat writes"
+
+#: Seconds between two claims that say so.
+PERIOD_SECONDS = 5.0
 
 #: How many lines of the schedule's log tell whether another beat has led.
 LINES = 200
@@ -44,6 +48,15 @@ class Gap:
         self._redis = context.redis
         self._log, self._token = log, token
         self._is_away, self._opens, self._terms = is_away, opens, terms
+        self._due_at = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether the next claim is to store that this beat claims, whatever its other requests say of it."""
+        now = time.monotonic()
+        if now < self._due_at:
+            return False
+        self._due_at = now + PERIOD_SECONDS
+        return True
 
     def observe(self, before: datetime, now: datetime) -> None:
         """Record that a beat claimed ``before``, and this one ``now``."""

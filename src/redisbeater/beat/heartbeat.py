@@ -150,6 +150,10 @@ class Heartbeat:
             self._counts.restart()
             self._begin("leader" if has_lock else "active")
 
+    def write_at_once(self) -> None:
+        """Let the next request carry a line: this beat has got the lock, which may have been its own before."""
+        self._due_at = 0.0
+
     def stand_by(self) -> None:
         """Record that this beat stands by."""
         if self._role != "standby":

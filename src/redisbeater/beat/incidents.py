@@ -59,6 +59,7 @@ class IncidentWatch:
         counts: counts what it opens.
         broker_away: for how many seconds the broker has been unavailable.
         is_away: whether Redis did not answer until now.
+        max_interval: seconds between two claims on an idle schedule.
         terms: from when on something is an incident.
     """
 
@@ -71,11 +72,12 @@ class IncidentWatch:
         *,
         broker_away: Callable[[], float],
         is_away: Callable[[], bool],
+        max_interval: float = 0.0,
         terms: Terms | None = None,
     ) -> None:
         self._context, self._log, self._counts, self._broker_away = context, log, counts, broker_away
         self._incidents = context.redis.incidents
-        self._terms = terms or Terms()
+        self._terms = (terms or Terms()).with_claims_each(max_interval)
         self.gap = Gap(context, log, token, is_away=is_away, opens=self._open_now, terms=self._terms)
         self._look_at = self._clear_at = float("-inf")
         #: The look that goes on in the next pass; each of its parts says whether more is to be written now.

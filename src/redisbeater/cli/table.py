@@ -12,7 +12,7 @@ from unicodedata import combining, east_asian_width
 from redisbeater.display import shown
 from redisbeater.management.entry_view import COLUMNS, Column, EntryView
 from redisbeater.management.runs.results import RESULTS
-from redisbeater.management.search import LATE
+from redisbeater.management.search import DUE, LATE
 from redisbeater.schedules.english import zone_text
 from redisbeater.times import age_words, clock_words, date_words, duration_words
 
@@ -132,7 +132,8 @@ def _distance(entry: EntryView, view: View) -> str:
         return ""
     late = _lateness(entry, view)
     distance = duration_words(entry.next - view.now if entry.next > view.now else late)
-    return f"{distance}{'' if late < LATE else ' held' if view.is_paused else ' late'}"
+    word = "" if late < DUE else " held" if view.is_paused else " late" if late >= LATE else " due"
+    return f"{distance}{word}"
 
 
 #: The cells that depend on the time and on how times are shown.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.address import client_of, here, network_of, root_of
+from redisbeater.dashboard.address import address_of, client_of, here, is_live, network_of, root_of
 from redisbeater.dashboard.auth import Login, Right, User, credentials
 from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
@@ -168,6 +168,8 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
             raise HTTPException(403, why)
         if action.is_heavy(request.query_params):
             return await site.heavy_reads.read(request, user, partial(respond, request, user))
+        if not as_json and (key := await _shared_by(site, request, user)):
+            return await site.shared_answers.get(key, partial(respond, request, user, site.store))
         return await respond(request, user, site.store)
 
     async def respond(request: Request, user: User, store: PageStore) -> Response:
@@ -176,6 +178,7 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         page = await action.answer(req)
         if action.method == "POST":
             site.disabled.expire()
+            site.shared_answers.expire()
         if not isinstance(page, Page):
             return page
         if as_json or (request.method == "POST" and req.wants_json):
@@ -190,6 +193,15 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         return drawn
 
     return answer
+
+
+async def _shared_by(site: Site, request: Request, user: User) -> Hashable:
+    """Return the key of the answer that a request of an open page shares with others, or None: it shares none."""
+    if request.method != "GET" or not is_live(request):
+        return None
+    mark = await site.hub.mark(is_opened=False)
+    part = request.headers.get("HX-Request")
+    return (mark, address_of(request), part, user.name, user.rights, site.choices(request)) if mark else None
 
 
 async def _page_request(site: Site, store: PageStore, request: Request, user: User) -> PageRequest:

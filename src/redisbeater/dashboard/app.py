@@ -42,6 +42,7 @@ from redisbeater.dashboard.site import (
     JSONAnswer,
     Recent,
     RecentStatus,
+    SharedAnswers,
     Site,
     form_fields,
 )
@@ -167,6 +168,7 @@ def create_app(
         status=RecentStatus(store),
         held=Recent(partial(store.ask, read_held)),
         disabled=Recent(partial(_count_disabled, heavy), times=12),
+        shared_answers=SharedAnswers(),
         hub=Hub(partial(Context.of, celery_app, context.prefix)),
         runs_kept=config.run_history_limit,
         form=form_fields(config),

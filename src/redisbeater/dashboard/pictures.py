@@ -677,7 +677,13 @@ def run_chart(runs: Sequence[RunBrief], usual: timedelta | None, longest: timede
 MARKS_AT, MARKS_HIGH, RUNS_AT, RUNS_HIGH, CAUSE = 4, 12, 28, 24, 60
 
 #: The tones of what happened, by its kind; that of pauses and gaps is the ground of the whole line.
-EVENTS = {"change": "change", "beat": "quiet", "worker": "bad", "pause": "held", "gap": "warn"}
+EVENTS = {
+    "change": "change", "release": "coming", "beat": "quiet", "worker": "bad", "incident": "pale", "pause": "held",
+    "gap": "warn",
+}  # fmt: skip
+
+#: Where a mark of an event leads, if not to the status.
+_LEADS_TO = {"incident": "/incidents", "release": "/incidents", "worker": "/workers"}
 
 #: How much of the picture a letter of a label takes at most, and what is before the first one, in percent.
 LETTER, INDENT = 1.15, 2.0
@@ -717,11 +723,13 @@ def cause_line(name: str, found: Before, runs: Sequence[RunBrief], axis: Axis, f
         x, end = max(axis.place(event.begin), 0.0), min(axis.place(event.end), 100.0)
         if end < 0 or x > 100:
             continue
-        is_ground, link = event.kind in ("pause", "gap"), to_changes if event.kind == "change" else "/status"
+        link = to_changes if event.kind == "change" else _LEADS_TO.get(event.kind, "/status")
         title = f"{_day_and_time(event.begin, axis.zone)}: {event.text}"
         width = max(end - x, TICK)
-        if is_ground:
+        if event.kind in ("pause", "gap"):
             grounds.append(Mark(x, width, [(EVENTS[event.kind], 0, CAUSE, x, width)], title, link))
+        elif event.kind == "incident":
+            marks.append(Mark(x, width, [(EVENTS[event.kind], RUNS_AT, RUNS_HIGH, x, width)], title, link))
         else:
             link = f"/run?id={quote(event.run, safe='', errors='replace')}" if event.run else link
             marks.append(Mark(x, width, [(EVENTS[event.kind], MARKS_AT, MARKS_HIGH, x, 2 * TICK)], title, link))

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
@@ -315,6 +315,39 @@ class Recent(Generic[R]):
             await self.get(*key)
 
 
+#: How long an answer serves others who ask for the same: its times are as old.
+SHARED_SECONDS = 1.0
+
+
+class SharedAnswers:
+    """Answers to open pages that ask by themselves: those that ask for the same at the same time share one."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[float, asyncio.Task[Response]]] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]]) -> Response:
+        """Return the answer, made now unless another request with the same key has begun to, within a second.
+
+        The key tells who asks for what, and how many changes were known then: what was read before one is not shared.
+        """
+        now = time.monotonic()
+        for old in [old for old, (begun, _) in self._kept.items() if now - begun >= SHARED_SECONDS]:
+            del self._kept[old]
+        key = (asyncio.get_running_loop(), key)
+        if key not in self._kept:
+            self._kept[key] = now, asyncio.ensure_future(_of(make))
+        made = await asyncio.shield(self._kept[key][1])  # who asked first may hang up
+        return Response(made.body, made.status_code, dict(made.headers))
+
+    def expire(self) -> None:
+        """Make each answer again: somebody has changed something."""
+        self._kept.clear()
+
+
+async def _of(make: Callable[[], Awaitable[Response]]) -> Response:
+    return await make()
+
+
 #: The cookies with the preferences of a reader.
 ZONE_COOKIE, THEME_COOKIE, TIMES_COOKIE = "redisbeater_zone", "redisbeater_theme", "redisbeater_times"
 
@@ -343,6 +376,7 @@ class Site:
         status: the status of the schedule, with details.
         held: the fire times that wait while it is paused.
         disabled: how many entries are disabled, which Redis has no list of.
+        shared_answers: what open pages that show the same are answered.
         allow_any_task: whether forms take tasks that the application does not know.
         runs_kept: how many runs of each entry are kept.
         form: the fields of the form of an entry, by their groups.
@@ -368,6 +402,7 @@ class Site:
     status: RecentStatus
     held: Recent[HeldRuns]
     disabled: Recent[int]
+    shared_answers: SharedAnswers
     runs_kept: int
     form: Mapping[str, list[FormField]]
 
@@ -388,6 +423,11 @@ class Site:
     def session(self, request: Request) -> Session | None:
         """Return the session that the cookie of a request names, ended or not, or None."""
         return None if self.sessions is None else self.sessions.of(request)
+
+    def choices(self, request: Request) -> tuple[str | None, ...]:
+        """Return the choices of a reader that change how a page is drawn."""
+        cookies = (ZONE_COOKIE, BROWSER_ZONE_COOKIE, THEME_COOKIE, TIMES_COOKIE)
+        return tuple(request.cookies.get(name) for name in cookies)
 
     @property
     def can_log_out(self) -> bool:

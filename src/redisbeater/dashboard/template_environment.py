@@ -26,6 +26,7 @@ from redisbeater.dashboard.pictures import (
 )
 from redisbeater.display import printable_json, shown
 from redisbeater.management.entry_view import COLUMNS
+from redisbeater.management.search import DUE, LATE
 from redisbeater.management.verbs import VERBS, command_line
 from redisbeater.model.run import ENDS, FAILED, STATES
 from redisbeater.redaction import hidden
@@ -62,6 +63,8 @@ def environment() -> Environment:
         zone_names=zone_names,
         words=words,
         PAGES=PAGES,
+        DUE=DUE,
+        LATE=LATE,
         VERBS=VERBS,
         COLUMNS=[column for column in COLUMNS if column.shown_in != "terminal"],
         command_line=command_line,

@@ -30,8 +30,11 @@ from redisbeater.times import FAR_FUTURE
 #: How many entries are read in one step.
 PIECE = 250
 
-#: An entry that is due for less than this is not late: beat is about to send it.
-LATE = timedelta(seconds=1)
+#: An entry that is due for less than this is not late, as for the health of the schedule.
+LATE = timedelta(seconds=60)
+
+#: One that is due for less than this is about to be sent; then people read that it is due.
+DUE = timedelta(seconds=1)
 
 #: The states that a listing can be limited to.
 STATES = ("enabled", "disabled", "finished", "broken", "failing", "late")

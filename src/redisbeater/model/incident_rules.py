@@ -7,7 +7,7 @@ decides about one of them, from nothing but what is passed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,6 +36,11 @@ class Terms:
     unsent: timedelta = timedelta(seconds=60)
     gap: timedelta = timedelta(minutes=5)
     told: timedelta = timedelta(seconds=30)
+
+    def with_claims_each(self, seconds: float) -> Terms:
+        """Return the terms of a beat that claims so seldom on an idle schedule: that alone is no gap."""
+        least = 2 * timedelta(seconds=seconds)
+        return replace(self, gap=max(self.gap, least), told=max(self.told, least))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ class Node:
         pool: the kind of its pool, such as ``prefork``.
         slots: how many tasks it executes at the same time; 0: not known.
         queues: from which it takes messages.
+        release: of its code; empty: it names none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Node:
     pool: str = ""
     slots: int = 0
     queues: tuple[str, ...] = ()
+    release: str = ""
 
     @classmethod
     def from_text(cls, name: str, text: str) -> Node | None:
@@ -42,14 +44,20 @@ class Node:
             found = json_text.from_text(text, "worker")
             since, seen_at = from_iso(found["since"]), from_iso(found["seen"])
             pool, slots, queues = found["pool"], found["slots"], found["queues"]
+            release = found.get("release", "")
         except (ValueError, TypeError, KeyError):
             return None
-        is_sound = isinstance(pool, str) and isinstance(slots, int) and isinstance(queues, list)
-        if since is None or seen_at is None or not is_sound or not all(isinstance(each, str) for each in queues):
+        is_sound = isinstance(slots, int) and isinstance(queues, list)
+        if (
+            since is None
+            or seen_at is None
+            or not is_sound
+            or not all(isinstance(each, str) for each in (pool, release, *queues))
+        ):
             return None
         return cls(
             name=name, since=since, seen_at=seen_at, pool=shown(pool), slots=max(slots, 0),
-            queues=tuple(map(shown, queues[:MOST_QUEUES])),
+            queues=tuple(map(shown, queues[:MOST_QUEUES])), release=shown(release),
         )  # fmt: skip
 
     def to_text(self) -> str:
@@ -61,6 +69,7 @@ class Node:
                 "pool": self.pool,
                 "slots": self.slots,
                 "queues": list(self.queues[:MOST_QUEUES]),
+                **({"release": self.release} if self.release else {}),
             },
             separators=(",", ":"),
         )

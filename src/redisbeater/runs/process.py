@@ -144,8 +144,8 @@ FLUSH_TIMEOUTS = 2
 NODE_SECONDS = 15.0
 
 
-def node_of(worker: Any, since: datetime, now: datetime) -> Node:
-    """Return the report of a worker, which is Celery's consumer."""
+def node_of(worker: Any, since: datetime, release: str, now: datetime) -> Node:
+    """Return the report of a worker, which is Celery's consumer, with the release of its code."""
     pool = getattr(worker, "pool", None)
     slots = getattr(pool, "num_processes", None) or getattr(pool, "limit", None)
     return Node(
@@ -155,6 +155,7 @@ def node_of(worker: Any, since: datetime, now: datetime) -> Node:
         pool=type(pool).__module__.rpartition(".")[2] if pool is not None else "",
         slots=slots if isinstance(slots, int) else 0,
         queues=tuple(map(str, worker.app.amqp.queues.consume_from)),
+        release=release,
     )
 
 
@@ -309,7 +310,8 @@ class Process:
     def begin_node(self, worker: Any) -> None:
         """Report a worker that is ready, and again each 15 seconds, where runs are tracked."""
         if self._config.track_runs:
-            self._node, self._node_at = partial(node_of, worker, datetime.now(timezone.utc)), math.inf
+            self._node = partial(node_of, worker, datetime.now(timezone.utc), self._store.release)
+            self._node_at = math.inf
             self.outbox.put(self._report_node)
 
     def end_node(self) -> None:

@@ -120,7 +120,7 @@ class Claim:
     next_resend: datetime | None = None
     #: When beat is to send the next delay; None: there is none, or it is not to look at it.
     next_delay: datetime | None = None
-    #: When a beat claimed before, where this claim has carried the line of its beat; None: it has not, or none has.
+    #: When a beat claimed before, where this claim has stored that it does; None: it has not, or none has.
     passed: datetime | None = None
 
     @property

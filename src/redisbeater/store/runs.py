@@ -232,7 +232,9 @@ class RunStore:
         self._keys = keys
         self._config = config
         self._seldom = Seldom()
-        self._release, self._has_told_release = release_of(config), False
+        #: The release of the code of this process; empty: it has none.
+        self.release = release_of(config)
+        self._has_told_release = False
 
     @classmethod
     def of_worker(cls, config: Config) -> RunStore:
@@ -258,26 +260,26 @@ class RunStore:
         fire_time = to_unix(execution.fire_time) if execution.fire_time else ""
         args = [self._keys.prefix, *message, execution.holder, self._lease, *flags]
         fields = execution.to_fields()
-        if self._release:
-            fields += ["release", self._release]
-            self._tell_release()
+        if self.release:
+            fields += ["release", self.release]
+            self._tell_release(execution.worker or process_of(execution.holder)[0])
         word, seconds = self._run("start", [execution.run_id], [*args, _json(fields), fire_time])
         return word, float(seconds)
 
-    def _tell_release(self) -> None:
+    def _tell_release(self, worker: str) -> None:
         """Store once when the release of this process was reported first, and say so in the log of the schedule."""
-        if self._has_told_release:
+        if self._has_told_release or not self.release:
             return
         self._has_told_release, key = True, self._keys.releases
         now = self._connection.call(lambda client: client.time())
-        told = {self._release: f"{now[0]}.{now[1]:06d}"}
+        told = {self.release: f"{now[0]}.{now[1]:06d}"}
         try:
             if not unless_wrong_type(self._connection, lambda client: client.zadd(key, told, nx=True)):
                 return
             self._connection.call(lambda client: client.zremrangebyrank(key, 0, -1 - MOST_RELEASES))
             from redisbeater.store.records import Log  # most workers have no use for it
 
-            Log(self._connection, self._keys, 0).add("release", release=self._release)
+            Log(self._connection, self._keys, 0).add("release", release=self.release, worker=worker)
         except StoreUnavailable:
             raise
         except StoreError as exc:
@@ -351,6 +353,7 @@ class RunStore:
         seconds, microseconds = self._connection.call(lambda client: client.time())
         text = make_text(from_unix(f"{seconds}.{microseconds:06}"))
         unless_wrong_type(self._connection, lambda client: client.hset(self._keys.workers, name, text))
+        self._tell_release(name)
 
     def forget_node(self, name: str) -> None:
         """Delete what a worker has reported of itself: it ends, or is gone."""

@@ -205,7 +205,9 @@ class RedisSchedule:
 
     # What beat does with due entries
 
-    def claim(self, *, token: str, limit: int, oldest_only: bool = False, line: str = "") -> Claim:
+    def claim(
+        self, *, token: str, limit: int, oldest_only: bool = False, line: str = "", passes: bool = False
+    ) -> Claim:
         """Take up to ``limit`` due entries for a lease, as :class:`Claim` orders them; no two beats get the same entry.
 
         Arguments:
@@ -213,6 +215,7 @@ class RedisSchedule:
             limit: number of entries.
             oldest_only: where more are due, none of the newest is among them.
             line: what this beat writes about itself; empty: nothing.
+            passes: whether it is stored that a beat claims now.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
@@ -225,12 +228,13 @@ class RedisSchedule:
         asked_at = host_seconds()
         lease = self._config.lease_timeout
         newest = 0 if oldest_only else limit // 4
-        terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix]
+        terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix, self._identity.new]
+        terms += [str(data_format.FORMAT), *self._bounds, line, "1" if passes else "", *self.runs.claim_terms]
         try:
             outcome, text, *rows = self._connection.run(
                 "claim",
                 self.keys.of_claim(claim_id),
-                [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line, *self.runs.claim_terms],
+                terms,
                 undo=self._undo_of(claim_id),
                 with_runs=self._config.track_runs,
             )

@@ -383,6 +383,46 @@ def test_a_short_gap_is_a_line_and_no_incident_and_one_of_another_version_is_non
     assert [line.what for line in store.log() if line.what == "gap"] == []
 
 
+def test_a_beat_that_leads_stores_that_it_claims_whichever_request_has_its_line(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, let_pass: LetPass
+) -> None:
+    beat = make_scheduler(app)
+    told = []
+    for _ in range(4):  # each renews the lock, which carries the line before the claim can
+        beat.tick()
+        told.append(client.get(f"{prefix}:passed"))
+        let_pass(5.5)
+
+    assert len(set(told)) == 4
+
+
+def test_a_beat_that_claims_seldom_makes_no_gaps(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str
+) -> None:
+    app = make_app(redisbeater_track_runs=True, beat_max_loop_interval=300)
+    client.set(f"{prefix}:passed", f"{time.time() - 400:.6f}")
+
+    make_scheduler(app).tick()
+
+    assert [line.what for line in ScheduleStore(app).log() if line.what == "gap"] == []
+    assert ScheduleStore(app).incidents.list() == []
+
+
+def test_a_beat_that_gets_its_lock_again_is_not_said_to_hang(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, let_pass: LetPass
+) -> None:
+    beat = make_scheduler(app)
+    beat.tick()
+    (token,) = client.hkeys(f"{prefix}:beats")
+    line = client.hget(f"{prefix}:beats", token)
+    client.delete(f"{prefix}:lock")  # it has run out while Redis was away
+    let_pass(60)
+
+    beat.tick()
+
+    assert client.hget(f"{prefix}:beats", token) != line
+
+
 def test_a_new_name_takes_the_incidents_along(app: Celery, beat: RedisScheduler, let_pass: LetPass) -> None:
     create(app)
     end_runs(app, "feed", "F")
@@ -444,7 +484,7 @@ def test_a_release_is_kept_with_the_run_and_said_once_and_why_names_it(
 
     assert [store.runs.get(run_id).release for run_id in (good, bad)] == ["42", "42"]
     assert list(store.incidents.report(datetime.now(timezone.utc) - timedelta(hours=1)).releases) == ["42"]
-    assert [line.details for line in store.log() if line.what == "release"] == [{"release": "42"}]
+    assert [line.details for line in store.log() if line.what == "release"] == [{"release": "42", "worker": "celery@w"}]
     assert "after release 42: ValueError" in store.why("feed").sentence
 
 

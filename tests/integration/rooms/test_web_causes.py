@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -229,7 +231,45 @@ def test_a_beat_that_leads_is_a_mark_of_what_came_before(app: Celery, store: Sch
     beat.close()
     end_runs(app, "report", "F")
     before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
-    assert "before leading" in _plain(before)
+    assert re.search(r"before beat \S+ began to lead", _plain(before))
+
+
+def _log(app: Celery, client: redis.Redis, name: str, ago: float, what: str, **details: object) -> None:
+    """Write a line of so many seconds ago, as beat does, into the log of an entry; without a name: of the schedule."""
+    keys, at = Context.of(app).redis.keys, float(client.time()[0]) - ago
+    client.lpush(keys.log_of(name) if name else keys.log, f"{at:.6f} 1 {at:.6f} {what} {json.dumps(details)}")
+
+
+def test_a_release_that_workers_reported_first_is_what_came_before(
+    make_app: Callable[..., Celery], client: redis.Redis
+) -> None:
+    app = make_app(redisbeater_track_runs=True, redisbeater_release="42")
+    ScheduleStore(app).create("report", "shop.report", 3600.0)
+    end_runs(app, "report", "SF")
+    before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
+    near = _plain(_part(before, '<dl class="near">', "</dl>"))
+    assert re.search(r"\d+ ms before release 42, first reported by \S+", near)
+    assert "release 42" in re.findall(r"<text[^>]*>([^<]+)</text>", before)
+
+
+def test_incidents_and_gaps_are_what_came_before(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    store.create("report", "shop.report", 3600.0)
+    for ago, what, details in (
+        (700, "incident_opened", {"id": "0a", "kind": "late"}),
+        (600, "incident_closed", {"id": "0a", "kind": "late"}),
+        (500, "gap", {"why": "no beat was running"}),
+    ):
+        _log(app, client, "", ago, what, **details)
+    _log(app, client, "report", 400, "incident_opened", kind="waiting", why=" in queue gpu")
+    for what in ("incident_opened", "incident_closed", "release", "gap", "worker_gone", "redis_away"):
+        _log(app, client, "", 90_000, what, id=[], kind=[], why=[], release={}, worker=[], error={})
+    end_runs(app, "report", "F")
+    before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
+    near = _plain(_part(before, '<dl class="near">', "</dl>"))
+    assert "at that time incident waiting in queue gpu" in near
+    assert re.search(r"8.* min before no beat was running", near)
+    shown = re.findall(r'<a href="/incidents"[^>]*><title>[^<]+?: ([^<]+)</title>', before)
+    assert shown == ["incident late", "incident waiting in queue gpu"]
 
 
 def test_workers_that_report_are_shown_with_their_places_and_the_queues_that_nobody_serves(

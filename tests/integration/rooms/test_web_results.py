@@ -72,10 +72,10 @@ def _fill(app: Celery, client: redis.Redis) -> None:
     now = time.time()
     client.hset(
         keys.entry("unsent"),
-        mapping={"last_error": "no broker", "tries": 3, "fire_time": now - 20, "look_at": now + 60},
+        mapping={"last_error": "no broker", "tries": 3, "fire_time": now - 80, "look_at": now + 60},
     )
     client.zadd(keys.schedule, {keys.entry("unsent"): now + 60})
-    client.zadd(keys.failing, {keys.entry("unsent"): now - 20})
+    client.zadd(keys.failing, {keys.entry("unsent"): now - 80})
     client.hset(keys.entry("broken"), "definition", "{")
     client.hset(
         keys.broken, mapping={name: json.dumps({"reason": "no JSON"}) for name in ("broken", ":static:unstored")}

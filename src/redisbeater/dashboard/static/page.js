@@ -309,7 +309,7 @@
   }
 
   function later() {
-    waiting ||= setTimeout(refresh, Math.min(Math.max(askedAt + 2000 - Date.now(), 50), 2000));
+    waiting ||= setTimeout(refresh, Date.now() - askedAt < 2000 ? 2000 - Date.now() % 2000 : 50); // at the same time as others: they share the answer
   }
 
   function pending() {

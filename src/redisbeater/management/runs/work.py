@@ -50,6 +50,7 @@ class WorkerRuns:
         return {
             **json_fields(self, "node"),
             "since": node and node.since.isoformat(),
+            "release": node.release if node else "",
             "pool": node.pool if node else "",
             "slots": node.slots if node else 0,
             "queues": list(node.queues) if node else [],

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.management.blanking import redacted_line
 from redisbeater.management.why.facts import line_words
+from redisbeater.model.incident import FAILED, GAP, KINDS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief, State
-from redisbeater.times import FAR_FUTURE
+from redisbeater.times import FAR_FUTURE, span_words
 
 #: Lines of a log that are read.
 MOST_LINES = 100
@@ -26,8 +28,8 @@ TOGETHER, MOST_NAMED = timedelta(seconds=30), 50
 #: Without a leader for less than this one beat has taken over from another.
 TAKEN_OVER = timedelta(seconds=5)
 
-#: Words of the log of the schedule about what was away, and what they are in a picture.
-_AWAY = {"redis_away": "no Redis", "broker_away": "no broker"}
+#: Words of the log of the schedule about what was away, what they are in a picture, and what it was.
+_AWAY = {"redis_away": ("no Redis", "Redis"), "broker_away": ("no broker", "the broker")}
 
 TimeWords = Callable[[datetime], str]
 
@@ -36,7 +38,7 @@ class Event(NamedTuple):
     """Something that happened to an entry, to its schedule, or to a worker.
 
     Attributes:
-        kind: ``change``, ``pause``, ``gap``, ``beat`` or ``worker``.
+        kind: ``change``, ``release``, ``incident``, ``pause``, ``gap``, ``beat`` or ``worker``.
         begin, end: when, aware UTC; the end of one that goes on is far away.
         label: a few words for a picture.
         text: the whole of it in words.
@@ -84,7 +86,14 @@ def read_before(
     """
     of_entry = [redacted_line(context, line) for line in context.redis.log.of_entry(name, MOST_LINES)]
     of_schedule = [redacted_line(context, line) for line in context.redis.log.of_schedule(MOST_LINES)]
-    events = [*_changes(of_entry, time_words), *_of_schedule(of_schedule, time_words), *_lost(runs)]
+    events = [
+        *_changes(of_entry, time_words),
+        *_of_schedule(of_schedule, time_words),
+        *_incidents(of_entry),
+        *_incidents(of_schedule),
+        *_releases(context.redis.incidents.releases(), of_schedule),
+        *_lost(runs),
+    ]
     events.sort(key=lambda event: event.begin, reverse=True)
     together = context.redis.runs.began_to_fail(since - TOGETHER, since + TOGETHER, MOST_NAMED) if since else ()
     return Before(
@@ -116,25 +125,56 @@ def _changes(lines: Iterable[LogLine], time_words: TimeWords) -> Iterator[Event]
 def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Event]:
     """Yield the pauses, outages and leaders in the log of the schedule, which is passed the newest line first."""
     resumed = led = FAR_FUTURE
+    gaps = [line for line in lines if line.what == "gap"]
     for line in lines:
         if (at := line.last) is None:
             continue
         if line.what in _AWAY:
-            yield Event("gap", line.first or at, at, _AWAY[line.what], line_words(line, time_words))
+            label, what = _AWAY[line.what]
+            text = f"{what} was away for {span_words(at - (line.first or at))}: {shown(line.details.get('error', ''))}"
+            yield Event("gap", line.first or at, at, label, text)
+        elif line.what == "gap":
+            yield Event("gap", line.first or at, at, "no beat", shown(line.details.get("why", "no run was sent")))
         elif line.what == "resumed":
             resumed = at
         elif line.what == "paused":
             yield Event("pause", at, resumed, "paused", line_words(line, time_words))
         elif line.what == "worker_gone":
-            worker = str(line.details.get("worker", "")).partition("@")[2] or "worker"
-            yield Event("worker", at, at, f"{worker} gone", line_words(line, time_words))
+            worker = shown(line.details.get("worker", "a worker"))
+            yield Event("worker", at, at, f"{worker} gone", f"{worker} had not reported for a minute")
         elif line.what == "leading":
-            yield Event("beat", at, at, "a beat began to lead", line_words(line, time_words))
+            yield Event(
+                "beat", at, at, "a beat began to lead", f"beat {shown(line.details.get('beat', ''))} began to lead"
+            )
             led = at
         elif line.what in ("stopped_leading", "lock_lost"):
-            if led - at > TAKEN_OVER:
+            if led - at > TAKEN_OVER and not any(gap.overlaps(at, led) for gap in gaps):
                 yield Event("gap", at, led, "no beat", "no beat led")
             led = at
+
+
+def _incidents(lines: Iterable[LogLine]) -> Iterator[Event]:
+    """Yield the incidents in a log, which is passed the newest line first; that an entry fails still is no event."""
+    ends: dict[str, datetime] = {}
+    for line in lines:
+        kind, why = str(line.details.get("kind", "")), str(line.details.get("why", ""))
+        which = str(line.details.get("id", kind))
+        if line.last is None or kind == GAP:  # the log has a line of the gap itself
+            continue
+        if line.what in ("incident_closed", "incident_acknowledged"):
+            if line.what == "incident_closed" or (kind in KINDS and KINDS[kind].ends_when_acknowledged):
+                ends[which] = line.last
+        elif line.what == "incident_opened" and (which in ends or kind != FAILED):
+            text = f"incident {kind}{why if why[:1] in (' ', ',') else f': {why}'}" if why else f"incident {kind}"
+            yield Event("incident", line.first or line.last, ends.pop(which, FAR_FUTURE), shown(kind), shown(text))
+
+
+def _releases(releases: Mapping[str, datetime], lines: Iterable[LogLine]) -> Iterator[Event]:
+    """Yield the releases of the code of workers, with who has reported them first where the log knows that."""
+    workers = {str(each.details.get("release")): each.details.get("worker") for each in lines if each.what == "release"}
+    for release, at in releases.items():
+        by = shown(workers.get(release) or "workers")
+        yield Event("release", at, at, f"release {shown(release)}", f"release {shown(release)}, first reported by {by}")
 
 
 def _lost(runs: Iterable[RunBrief]) -> Iterator[Event]:

@@ -38,7 +38,8 @@
 -- ARGV[9] most       bytes of the texts of one entry
 -- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
 -- ARGV[11] beat      text: the line of this beat; '': none is due
--- ARGV[12] runs      text: '1': runs are tracked; missing: they are not
+-- ARGV[12] passes    text: '1': store that a beat claims now; '': not yet again
+-- ARGV[13] runs      text: '1': runs are tracked; missing: they are not
 -- Returns one of these; with any but the first, nothing was taken:
 --      {'CLAIMED', JSON, rows, rows, ...}: see below
 --      {'FENCED', ''}: another beat holds the lock, or nobody does
@@ -47,7 +48,7 @@
 --      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end), the server's time, passed}
 -- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, next_delay:
 --      when beat is to send the next delay, missing: members that stand for no entry, passed: when a beat claimed
---      before, where this claim carries a line and that is known. The rows are the entries, in six
+--      before, where this claim stores that and it is known. The rows are the entries, in six
 --      lines each: key, fire_time, definition, meta, recorded_run and skipped, empty where they are not stored. JSON
 --      would take longer than all that is read. An entry with more, or with a line break, has an empty key, and in the
 --      second line JSON with these fields, and is_due_now: '1' where it is, or instead of the last four oversized:
@@ -58,7 +59,8 @@
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local new_id, version, most, enough, beat = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local passes, runs = ARGV[12], ARGV[13]
 
 -- Store that a beat claims now, and return when one did before; nil: none did, or another program's text is there.
 local function pass(key)
@@ -73,7 +75,7 @@ if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 if is_replanning then return {'REPLANNING', ''} end
 write_beat(beats, beat)
-local passed_before = beat ~= '' and aside(pass, prefix .. ':passed') or nil
+local passed_before = passes ~= '' and aside(pass, prefix .. ':passed') or nil
 if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end
 
 local find, now = string.find, server_time()
