@@ -68,8 +68,9 @@ def test_staff_act_in_the_list_and_on_the_page_below_it(site: str, browser: Brow
     page.get_by_role("link", name="tea").click()
     second = context.new_page()
     second.goto(page.url)
+    expect(second.get_by_role("button", name="Enable")).to_be_visible()
     page.get_by_role("button", name="Enable").click()
 
     expect(page.get_by_text("Enabled tea.")).to_be_visible()
-    expect(second.get_by_role("button", name="Disable")).to_be_visible()  # by itself: live, or after ten seconds
+    expect(second.get_by_text("Waits for its time")).to_be_visible()  # by itself: live, or after ten seconds
     context.close()
