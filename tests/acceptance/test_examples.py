@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import urllib.request
 import uuid
@@ -13,13 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.example import EXAMPLES, Example
 from support.postgres import postgres
-from support.project import Process
 from support.requirements import require
-from support.servers import INSTALL, Server, free_port, programs, running, stop
+from support.servers import INSTALL, Server, free_port, programs, running
 from support.waiting import wait_until
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 #: Sends requests, such as "GET /path", to the API of the FastAPI example; prints the status of each answer.
 REQUESTS = """
@@ -42,59 +38,6 @@ for request in sys.argv[1:]:
     method, path = request.split()
     print(client.open(path, method=method).status_code)
 """
-
-
-class Example:
-    """A copy of one example, and the processes that run in it."""
-
-    def __init__(self, name: str, server: Server, folder: Path) -> None:
-        self.folder = folder / name
-        self.environment = {
-            **os.environ,
-            "REDIS_URL": f"redis://127.0.0.1:{server.port}",
-            "PYTHON": sys.executable,
-            "PYTHONPATH": str(self.folder),
-            "PYTHONUNBUFFERED": "1",
-        }
-        self._processes: list[Process] = []
-        shutil.copytree(EXAMPLES / name, self.folder)
-
-    def start(self, *arguments: str) -> Process:
-        """Start a command of Python, such as ``-m celery``."""
-        log = self.folder / f"process-{len(self._processes)}.log"
-        with log.open("wb") as output:
-            popen = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._processes.append(Process(popen, log))
-        return self._processes[-1]
-
-    def beat(self, *arguments: str) -> Process:
-        return self.start("-m", "celery", "-A", "proj", "beat", "--loglevel", "INFO", "--pidfile=", *arguments)
-
-    def worker(self) -> Process:
-        return self.start("-m", "celery", "-A", "proj", "worker", "--pool", "solo", "--loglevel", "WARNING")
-
-    def run(self, *command: str, **environment: str) -> str:
-        """Run a command to its end; return what it printed."""
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
-
-    def end(self) -> None:
-        for process in self._processes:
-            stop(process.popen)
 
 
 @pytest.fixture
@@ -136,6 +79,7 @@ def test_the_script_saves_an_entry_that_runs_and_deletes_it(
 
 def test_a_view_of_django_saves_an_entry_that_runs(example: Callable[[str], Example]) -> None:
     django, port = example("django"), free_port()
+    django.run(sys.executable, "manage.py", "migrate", "--verbosity", "0")
     worker, beat = django.worker(), django.beat()
     site = django.start("manage.py", "runserver", f"127.0.0.1:{port}", "--noreload")
     site.says("Starting development server")

@@ -8,15 +8,6 @@ import django
 from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
-
-
-def _login_page(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(f"log in to go on to {request.GET.get('next')}")
-
-
-urlpatterns = [path("accounts/login/", _login_page, name="login")]
 
 
 def set_up() -> None:
@@ -30,20 +21,39 @@ def set_up() -> None:
                 "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "file:tests?mode=memory&cache=shared"}
             },
             INSTALLED_APPS=[
+                "django.contrib.admin",
                 "django.contrib.contenttypes",
                 "django.contrib.auth",
+                "django.contrib.messages",
                 "django.contrib.sessions",
                 "django_celery_beat",
+                "redisbeater.contrib.django",
             ],
             MIDDLEWARE=[
                 "django.contrib.sessions.middleware.SessionMiddleware",
+                "django.middleware.csrf.CsrfViewMiddleware",
                 "django.contrib.auth.middleware.AuthenticationMiddleware",
+                "django.contrib.messages.middleware.MessageMiddleware",
             ],
+            TEMPLATES=[
+                {
+                    "BACKEND": "django.template.backends.django.DjangoTemplates",
+                    "APP_DIRS": True,
+                    "OPTIONS": {
+                        "context_processors": [
+                            "django.template.context_processors.request",
+                            "django.contrib.auth.context_processors.auth",
+                            "django.contrib.messages.context_processors.messages",
+                        ]
+                    },
+                }
+            ],
+            STATIC_URL="static/",
             PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
             DEFAULT_AUTO_FIELD="django.db.models.AutoField",
             SECRET_KEY="of the tests",
             ALLOWED_HOSTS=["jobs.example.com"],
-            ROOT_URLCONF=__name__,
+            ROOT_URLCONF="support.django_urls",
             LOGIN_URL="login",
             USE_TZ=True,
             TIME_ZONE="UTC",

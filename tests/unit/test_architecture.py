@@ -46,6 +46,7 @@ FLOORS = (
     ("",),  # the public names of the package
     ("dashboard",),
     ("cli", "demo"),
+    ("contrib",),  # parts for frameworks
 )
 
 GROUND = set(FLOORS[0])
@@ -72,10 +73,10 @@ LIBRARIES = {
     "dateutil": {"schedules"},
     "click": {"cli"},
     "redbeat": {"management"},  # these three only when a command imports from them
-    "django": {"management", "dashboard"},
+    "django": {"management", "dashboard", "contrib"},
     "django_celery_beat": {"management"},
     "yaml": {"management"},
-    "starlette": {"dashboard"},
+    "starlette": {"dashboard", "contrib"},
     "jinja2": {"dashboard"},
     "markupsafe": {"dashboard"},
     "uvicorn": {"dashboard"},

@@ -1,5 +1,6 @@
-"""The one view of the project: it saves an entry."""
+"""The admin, which has the schedule, and a view that saves an entry."""
 
+from django.contrib import admin
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
@@ -18,4 +19,7 @@ def remind(request: HttpRequest, text: str) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-urlpatterns = [path("reminders/<str:text>", remind)]
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("reminders/<str:text>", remind),
+]

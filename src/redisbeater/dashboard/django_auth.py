@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -39,15 +40,21 @@ class Django:
 
     @property
     def login_url(self) -> str:
-        """The log-in page by the setting LOGIN_URL, or an empty text if that names no path of the project."""
+        """The log-in page: by the setting LOGIN_URL, or that of the admin if the project serves no such path."""
         from django.conf import settings
         from django.shortcuts import resolve_url
         from django.urls import NoReverseMatch
 
         try:
-            return str(resolve_url(settings.LOGIN_URL))
+            wanted = str(resolve_url(settings.LOGIN_URL))
         except NoReverseMatch:
-            return ""
+            wanted = ""
+        if wanted and _is_served(wanted):
+            return wanted
+        try:
+            return str(resolve_url("admin:login"))
+        except NoReverseMatch:
+            return wanted
 
     async def __call__(self, request: Request) -> User | None:
         """Return the user who sent a request, or None if nobody has logged in."""
@@ -82,6 +89,17 @@ def django(staff: frozenset[Right] = ALL, others: frozenset[Right] = VIEW, *, ri
         return staff if user.is_staff or user.is_superuser else others
 
     return Django(rights or by_staff)
+
+
+def _is_served(url: str) -> bool:
+    """Return whether an address is that of another site, or of a view of the project."""
+    from django.urls import Resolver404, get_script_prefix, resolve
+
+    parts = urlsplit(url)
+    try:
+        return bool(parts.netloc) or bool(resolve("/" + parts.path.removeprefix(get_script_prefix())))
+    except Resolver404:
+        return False
 
 
 def _user_of_session(cookies: dict[str, str]) -> Any:

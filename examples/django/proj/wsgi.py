@@ -1,0 +1,8 @@
+"""The site for a server of WSGI."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
+application = get_wsgi_application()

@@ -1,0 +1,1 @@
+"""Parts for frameworks; each needs that framework and imports it."""
