@@ -197,10 +197,8 @@ def test_under_wsgi_there_are_no_live_updates(log_in: Callable[..., Any]) -> Non
 def test_an_error_of_the_page_is_an_error_of_the_view(
     log_in: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from redisbeater.dashboard.site import RecentStatus
-
     web = log_in("anna", "view_entry")
-    monkeypatch.setattr(RecentStatus, "get", None)
+    monkeypatch.setattr("django.contrib.auth.get_user", None)
 
     with pytest.raises(TypeError):
         web.get(f"{LIST}page/status")

@@ -16,7 +16,7 @@ LEVELS: Mapping[str, type[CheckMessage]] = {"error": Error, "warning": Warning, 
 
 @register("redisbeater")
 def check_settings(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
-    """Return what is wrong with the settings. Asks no server."""
+    """Return the faults of the settings, without asking a server."""
     from redisbeater.context import Context
     from redisbeater.exceptions import ImproperlyConfigured
 
@@ -58,7 +58,7 @@ def _other_scheduler(app: Celery) -> list[CheckMessage]:
 
 @register("redisbeater", deploy=True)
 def check_schedule(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
-    """Return what ``lint`` finds in the schedule. Asks Redis, and workers which tasks they have, for a second."""
+    """Return the findings of ``lint``, which asks Redis, and workers for a second which tasks they have."""
     from redisbeater.exceptions import RedisBeaterError
     from redisbeater.management.schedule_store import ScheduleStore
 

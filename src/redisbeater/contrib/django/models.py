@@ -23,7 +23,7 @@ class Entry(models.Model):
 
 
 def rights_of(user: Any) -> frozenset[Right]:
-    """Return what a user of Django may do, by the permissions ``redisbeater.*_entry``: each includes those below it."""
+    """Return the rights of a user by the permissions ``redisbeater.*_entry``: each includes those below it."""
     for permission, rights in (("change", ALL), ("operate", OPERATE), ("view", VIEW)):
         if user.has_perm(f"redisbeater.{permission}_entry"):
             return rights
