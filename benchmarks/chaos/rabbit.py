@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from kombu import Connection, Exchange, Queue
+from kombu.exceptions import OperationalError
 from support import rabbitmq
 from support.waiting import wait_until
 
@@ -87,9 +88,9 @@ class RabbitServer:
         wait_until(self._is_empty.is_set, "the queue of RabbitMQ to be empty", DRAIN_SECONDS)
 
     def _move(self) -> None:
-        errors = Connection(self.url()).connection_errors
+        errors = (OSError, OperationalError, *Connection(self.url()).connection_errors)  # also of a node that is down
         while not self._is_closing.is_set():
-            with contextlib.suppress(OSError, *errors), Connection(self.url()) as link:
+            with contextlib.suppress(*errors), Connection(self.url()) as link:
                 queue = QUEUE(link.default_channel)
                 queue.declare()
                 while not self._is_closing.is_set():
