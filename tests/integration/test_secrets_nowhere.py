@@ -89,7 +89,18 @@ RIGHT: dict[str, Any] = {
 }
 
 #: Pages, which have a twin in JSON, and commands; with NAME once for each entry.
-PAGES = ("/", "/?sort=last", "/findings", "/status", "/history", "/upcoming", "/forecast", "/bands", "/incidents")
+PAGES = (
+    "/",
+    "/?sort=last",
+    "/findings",
+    "/status",
+    "/history",
+    "/upcoming",
+    "/forecast",
+    "/bands",
+    "/incidents",
+    "/delays",
+)
 PAGES_OF_ONE = ("/entry?name=NAME", "/why?name=NAME", "/history?name=NAME", "/upcoming?name=NAME")
 COMMANDS = ("list", "list --json", "broken", "broken --json", "lint", "lint --json", "history", "history --json",
             "status", "health", "export --redact", "export --redact --state", "upcoming")  # fmt: skip

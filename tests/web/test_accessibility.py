@@ -17,8 +17,8 @@ pytestmark = pytest.mark.one_server
 PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report",
     "/entry/run?name=report", "/entry/backfill?name=report", "/upcoming", "/bands", "/history", "/why?name=report",
-    "/findings", "/incidents", "/status", "/changes", "/find?q=disable+team=x", "/find?q=report", "/pause", "/forecast",
-    "/nothing",
+    "/findings", "/incidents", "/delays", "/status", "/changes", "/find?q=disable+team=x", "/find?q=report", "/pause",
+    "/forecast", "/nothing",
 )  # fmt: skip
 
 #: The secret of the page on which people log in.

@@ -47,7 +47,7 @@ from redisbeater.dashboard.site import (
     form_fields,
 )
 from redisbeater.dashboard.template_environment import environment
-from redisbeater.dashboard.views import actions, editing, entries, incidents, schedule
+from redisbeater.dashboard.views import actions, delays, editing, entries, incidents, schedule
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -90,6 +90,7 @@ ACTIONS: tuple[Action, ...] = (
     *actions.ACTIONS,
     *schedule.ACTIONS,
     *incidents.ACTIONS,
+    *delays.ACTIONS,
 )
 
 
