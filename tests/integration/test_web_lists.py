@@ -299,7 +299,7 @@ def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, clie
             bulk.save(RedisScheduleEntry(f"late {number:02}", "shop.report", 3600.0, app=app))
         bulk.save(RedisScheduleEntry("soon", "shop.report", 20.0, app=app))
     keys, now = Context.of(app).redis.keys, time.time()
-    client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 100 + number for number in range(70)})
+    client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 200 + number for number in range(70)})
     client.hset(keys.entry("late 69"), mapping={"claim": "x", "fire_time": now - 500, "look_at": now + 20})
     client.zadd(keys.schedule, {keys.entry("late 69"): now + 20})
     pages = [read_views(Context.of(app), number, 30, states="late") for number in (1, 2, 3)]

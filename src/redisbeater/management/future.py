@@ -16,6 +16,7 @@ from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.management.entry_view import EntryView
 from redisbeater.management.long_read import long_read
 from redisbeater.management.search import Search
 from redisbeater.model import json_text
@@ -154,12 +155,14 @@ class HeldRuns:
 @long_read
 def read_held(context: Context, until: datetime | None = None) -> HeldRuns:
     """Return how many fire times have come and have not run, or will have come then; of 1,000 entries at most."""
-    if until is None:
-        late = Search(context, states={"late"}, sort="late").each(MOST_READ + 1)
-    else:
-        coming = Search(context, sort="next").each(MOST_READ + 1)
-        late = takewhile(lambda entry: entry.next is not None and entry.next <= until, coming)
-    found = [entry.stored for entry in islice(late, MOST_READ + 1) if entry.stored is not None]
+
+    def has_come(entry: EntryView) -> bool:
+        if entry.next is None or entry.stored is None:
+            return False
+        return entry.next <= (until or entry.stored.now)
+
+    held = takewhile(has_come, Search(context, sort="next").each(MOST_READ + 1))
+    found = [entry.stored for entry in islice(held, MOST_READ + 1) if entry.stored is not None]
     counts = [_count(context, stored, until or stored.now) for stored in found[:MOST_READ]]
     return HeldRuns(
         entries=len(counts),

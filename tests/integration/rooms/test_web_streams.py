@@ -69,7 +69,7 @@ def test_a_page_hears_of_each_further_entry_that_is_late_and_of_each_fire_time_t
         return poller.changes().status
 
     poller.changes()
-    assert [is_told(a=10), is_told(), is_told(b=10), is_told(), is_told(a=-600)] == [True, False, True, False, True]
+    assert [is_told(a=100), is_told(), is_told(b=100), is_told(), is_told(a=-600)] == [True, False, True, False, True]
     store.pause(note="deploy")
     assert [is_told(), is_told(), is_told(b=3700), is_told()] == [True, False, True, False]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -32,9 +33,9 @@ _TEXTS, _TIMES = ("task", "queue", "args"), ("after", "before")
 async def delays(req: PageRequest) -> Page:
     """Show the delays that filters select, in the order in which they are due."""
     problems = dict[str, str]()
-    texts = {name: req.query(name)[:MOST_TYPED] or None for name in _TEXTS}
-    instants = {name: read_value(req, name, lambda text: _time(req, text), problems) for name in _TIMES}
-    found = [] if problems else await req.store.delays.list(**texts, **instants, limit=MOST_DELAYS + 1)
+    wanted: dict[str, Any] = {name: req.query(name)[:MOST_TYPED] or None for name in _TEXTS}
+    wanted |= {name: read_value(req, name, lambda text: _time(req, text), problems) for name in _TIMES}
+    found = [] if problems else await req.store.delays.list(**wanted, limit=MOST_DELAYS + 1)
     values = {
         "found": found[:MOST_DELAYS], "has_more": len(found) > MOST_DELAYS, "problems": problems, "changes": CHANGES,
         "asked": {name: req.query(name) for name in (*_TEXTS, *_TIMES)},
@@ -77,10 +78,10 @@ async def change(req: PageRequest) -> Page | Response:
 
 
 async def _change(req: PageRequest, wanted: str, ids: list[str], at: datetime | None, note: str) -> list[DelayOutcome]:
-    room, author = req.store.delays, {"note": note, "by": req.user.name}
+    room, by = req.store.delays, req.user.name
     if wanted == "move":
-        return await room.move(ids, at=at, **author)
-    return await (room.send if wanted == "send" else room.cancel)(ids, **author)
+        return await room.move(ids, at=at, note=note, by=by)
+    return await (room.send if wanted == "send" else room.cancel)(ids, note=note, by=by)
 
 
 def _time(req: PageRequest, text: str) -> datetime:
