@@ -111,4 +111,5 @@ def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, chec
     checker.check_object("incidents", IncidentGroup(incidents=(incident,)).as_dict(), "incidents")
     receiver = Receiver("ops", told=now, problem="refused", since=now, next=now, tries=2)
     checker.check_object("receiver", json_form(receiver), "a receiver")
+    checker.check_object("delay", Delay.read("a", now, "{}", "", now=now, redact=()).as_dict(), "a delay")
     assert checker.met == set(checker.schema), "what no answer had is not held"

@@ -49,7 +49,7 @@ async def change(req: PageRequest) -> Page | Response:
     form = await read_form(req.request)
     wanted, ids, text = form["do"], form.all("id"), form["at"].strip()
     if wanted not in CHANGES or not ids:
-        raise HTTPException(400, "expected do=send, move or cancel, and an id=... for each delay")
+        raise HTTPException(422, "expected do=send, move or cancel, and an id=... for each delay")
     problems, at = dict[str, str](), None
     if wanted == "move":
         try:
