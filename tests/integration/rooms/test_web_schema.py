@@ -16,7 +16,7 @@ from web_site import browse
 
 from redisbeater import ScheduleStore
 from redisbeater.display import json_form
-from redisbeater.results import BeatLine, Incident, IncidentGroup, Receiver
+from redisbeater.results import BeatLine, Delay, Incident, IncidentGroup, Receiver
 
 pytestmark = pytest.mark.one_server
 
