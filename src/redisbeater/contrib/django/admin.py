@@ -16,16 +16,16 @@ from django.urls import URLPattern, path, reverse
 from redisbeater.context import Context
 from redisbeater.contrib.django.models import Entry, rights_of
 from redisbeater.contrib.django.page import page
-from redisbeater.dashboard.auth import Right
+from redisbeater.dashboard.auth import Right, User
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.dashboard.words import Outcome, outcome_of
+from redisbeater.dashboard.words import Outcome, outcome_of, verbs_of_many
 from redisbeater.display import shown
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.entry_view import EntryView, with_results
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import RESULTS_ASKED
 from redisbeater.management.shown_entries import read_views
-from redisbeater.management.verbs import VERBS, Verb
+from redisbeater.management.verbs import Verb
 
 #: Entries on a page of the list, and errors of one action that are told.
 SIZE, MOST_ERRORS = 100, 5
@@ -153,12 +153,8 @@ class EntryAdmin(admin.ModelAdmin):
 
     def _verbs(self, request: HttpRequest) -> dict[str, Verb]:
         """Return the actions that a person may do to several entries."""
-        rights = rights_of(request.user)
-        return {
-            verb.name: verb
-            for verb in VERBS.values()
-            if verb.of == "entries" and verb.when != "deleted" and not verb.is_single and Right(verb.right) in rights
-        }
+        user = User(request.user.get_username(), rights_of(request.user))
+        return {verb.name: verb for verb in verbs_of_many(user)}
 
     def _context(self, request: HttpRequest) -> dict[str, Any]:
         return {**self.admin_site.each_context(request), "opts": self.model._meta}
