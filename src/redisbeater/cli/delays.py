@@ -37,13 +37,10 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.edit import Author
 from redisbeater.exceptions import DelayNotFound
-from redisbeater.management.delays.changing import DelayOutcome, cancel_delays, move_delays, new_eta
+from redisbeater.management.delays.changing import MOST_UNASKED, DelayOutcome, cancel_delays, move_delays, new_eta
 from redisbeater.management.delays.found import DelayFilter, find_delays, read_delay, read_delays
 from redisbeater.model.delay import Delay
 from redisbeater.times import clock_words, date_words, read_duration, relative_words
-
-#: More than so many are changed only after a question.
-MOST_UNASKED = 10
 
 #: Of more than this not each one gets a line.
 MOST_LINES = 1000

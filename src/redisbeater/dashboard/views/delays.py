@@ -13,16 +13,12 @@ from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, PageRequest
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.views.queries import MOST_TYPED, read_value
-from redisbeater.dashboard.views.schedule import done
+from redisbeater.dashboard.views.schedule import coming_time, done
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.delays.changing import DelayOutcome
-from redisbeater.times import read_time
+from redisbeater.management.delays.changing import MOST_UNASKED, DelayOutcome
 
 #: Delays that are shown, those that are due first.
 MOST_DELAYS = 200
-
-#: More than so many are sent or moved only after a question; cancelling always asks.
-MOST_UNASKED = 10
 
 #: What can be done to delays: the label of each, and what became of them.
 CHANGES = {"send": ("Send now", "sent"), "move": ("Move", "moved"), "cancel": ("Cancel", "cancelled")}
@@ -34,7 +30,7 @@ async def delays(req: PageRequest) -> Page:
     """Show the delays that filters select, in the order in which they are due."""
     problems = dict[str, str]()
     wanted: dict[str, Any] = {name: req.query(name)[:MOST_TYPED] or None for name in _TEXTS}
-    wanted |= {name: read_value(req, name, lambda text: _time(req, text), problems) for name in _TIMES}
+    wanted |= {name: read_value(req, name, lambda text: coming_time(req, text), problems) for name in _TIMES}
     found = [] if problems else await req.store.delays.list(**wanted, limit=MOST_DELAYS + 1)
     values = {
         "found": found[:MOST_DELAYS], "has_more": len(found) > MOST_DELAYS, "problems": problems, "changes": CHANGES,
@@ -53,7 +49,7 @@ async def change(req: PageRequest) -> Page | Response:
     problems, at = dict[str, str](), None
     if wanted == "move":
         try:
-            at = _time(req, text)
+            at = coming_time(req, text)
         except ValueError as exc:
             problems["at"] = str(exc)
     is_asked = wanted == "cancel" or len(ids) > MOST_UNASKED
@@ -82,17 +78,6 @@ async def _change(req: PageRequest, wanted: str, ids: list[str], at: datetime | 
     if wanted == "move":
         return await room.move(ids, at=at, note=note, by=by)
     return await (room.send if wanted == "send" else room.cancel)(ids, note=note, by=by)
-
-
-def _time(req: PageRequest, text: str) -> datetime:
-    """Return the time that a text means: one to come, where it may be both.
-
-    Raises:
-        ValueError: it is none.
-    """
-    zone = req.clock.now.tzinfo
-    assert zone is not None, "the clock is aware"
-    return read_time(text, now=req.clock.now, zone=zone)
 
 
 ACTIONS = (

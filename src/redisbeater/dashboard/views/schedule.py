@@ -207,7 +207,7 @@ async def upcoming(req: PageRequest) -> Page:
     """Show the runs to come, of one entry or of the whole schedule."""
     name, problems = req.query("name"), dict[str, str]()
     within = read_value(req, "within", read_duration, problems)
-    start = read_value(req, "at", lambda text: _coming_time(req, text), problems)
+    start = read_value(req, "at", lambda text: coming_time(req, text), problems)
     end = None
     if start is not None and within is not None:
         within = min(within, max(FAR_FUTURE - start, timedelta()))
@@ -332,7 +332,12 @@ async def run(req: PageRequest) -> Page | Response:
     return Page(template="run.html", values=values, data=found, fragment="content")
 
 
-def _coming_time(req: PageRequest, text: str) -> datetime:
+def coming_time(req: PageRequest, text: str) -> datetime:
+    """Return the time that a text means in the zone of a page: one to come, where it may be both.
+
+    Raises:
+        ValueError: it is none.
+    """
     return read_time(text, now=req.clock.now, zone=_zone(req))
 
 

@@ -23,6 +23,9 @@ from redisbeater.store.delays import CHANGED, PAGE, StoredDelay
 
 logger = get_logger(__name__)
 
+#: More than so many are changed only after a question.
+MOST_UNASKED = 10
+
 #: How often a delay is read again that others keep changing.
 MOST_TRIES = 5
 
