@@ -195,6 +195,7 @@ def _is_known(kind: str, key: str, prefix: str) -> bool:
         "statics": "set",
         "broken": "hash",
         "zone-rules": "hash",
+        "calendars": "hash",
         "log": "list",
         "active": "zset",
         "resend": "zset",

@@ -1663,6 +1663,65 @@ ZONES = (
     ),
 )
 
+CALENDARS = (
+    Mutant(
+        name="claim-by-a-calendar-of-before",
+        path="store/lua/claim.lua",
+        old="if newest_of_calendars(prefix) ~= calendars then return {'RECALENDARED', ''} end\n",
+        new="",
+        harm="An entry runs on a day that does not count any more, until beat leads anew.",
+        first=("integration/rooms/test_calendars_that_change.py",),
+    ),
+    Mutant(
+        name="due-entries-are-sent-before-they-are-planned-again",
+        path="beat/calendar_change.py",
+        old="        return claim if self._change is None else self._change.without_held(claim, self._may_move)",
+        new="        return claim",
+        harm="An entry that is due when its calendar changes runs on a day that does not count any more.",
+        first=("integration/rooms/test_calendars_that_change.py",),
+    ),
+    Mutant(
+        name="save-by-a-calendar-of-before",
+        path="store/lua/save.lua",
+        old="  if change.as_of and not is_as_expected(change) or is_outdated(change) then return 'CONFLICT' end",
+        new="  if change.as_of and not is_as_expected(change) then return 'CONFLICT' end",
+        harm="An entry that is saved while its calendar changes may run on a day that does not count.",
+        first=("integration/rooms/test_calendars_that_change.py",),
+    ),
+    Mutant(
+        name="end-of-a-calendar-is-a-finish",
+        path="dispatch/job.py",
+        old="self.definition.on_finish if self.plan.next.is_finished and not self._ended_calendar else OnFinish.KEEP",
+        new="self.definition.on_finish if self.plan.next.is_finished else OnFinish.KEEP",
+        harm="An entry with on_finish=delete is gone once its calendar has ended.",
+        first=("integration/rooms/test_calendars_that_change.py",),
+    ),
+    Mutant(
+        name="moved-back-day-runs-again",
+        path="editing/calendar_moves.py",
+        old="        dealt_with = self.dealt_with\n        while",
+        new="        dealt_with = None\n        while",
+        harm="Salaries that were paid on Friday because Saturday did not count are paid again once it counts.",
+        first=("integration/rooms/test_calendars_that_change.py",),
+    ),
+    Mutant(
+        name="pending-day-that-rolls-back-is-lost",
+        path="editing/calendar_moves.py",
+        old="        if same is not None and same <= now and (last is None or same > last):\n            return same\n",
+        new="",
+        harm="A run is lost whose day moves to a time that has just passed.",
+        first=("integration/rooms/test_calendars_that_change.py",),
+    ),
+    Mutant(
+        name="days-outside-of-a-calendar-roll",
+        path="schedules/calendar.py",
+        old="            return day if self.covers(day) else None",
+        new="            return day if self.covers(day) else self.preceding(day)",
+        harm="An entry fires on the last day of its calendar for days of which nothing is known.",
+        first=("unit/test_calendars.py",),
+    ),
+)
+
 #: All of them, in the order in which a run passes what they break.
 MUTANTS = (
     *CLAIM,
@@ -1683,4 +1742,5 @@ MUTANTS = (
     *LOSS,
     *HOST,
     *ZONES,
+    *CALENDARS,
 )

@@ -6,7 +6,7 @@ One app may have several schedules, each with a key prefix and so a context of i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -25,6 +25,7 @@ from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.fields import INHERITED
 from redisbeater.model.reader import EntryReader
 from redisbeater.model.resolved_policy import Defaults
+from redisbeater.schedules.calendar import Calendars
 from redisbeater.schedules.kinds import ScheduleCodec
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store.schedule import RedisSchedule
@@ -33,6 +34,10 @@ from redisbeater.times import is_seconds
 #: The attribute of an app that has its context: one context, and so one connection pool, for each app of the process. A
 #: table in this module would keep the app for ever, because the context refers to the app.
 _ATTRIBUTE = "_redisbeater_context"
+
+
+#: How many contexts of other zones and calendars one keeps: each change of a calendar makes one more.
+MOST_OTHERS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +56,8 @@ class Context:
     given: list[tuple[str, Any]] = field(compare=False, repr=False)
     #: The key prefix of this schedule if it is another one than that of the settings.
     prefix: str | None = None
-    #: The contexts that :meth:`in_zone` has returned, by the names of their zones.
-    _others: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
+    #: The contexts that :meth:`in_zone` has returned, by the names of their zones and the newest change of a calendar.
+    _others: dict[tuple[str, str], Context] = field(default_factory=dict, compare=False, repr=False)
     #: The contexts that :meth:`with_prefix` has returned, by their prefixes.
     _schedules: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
 
@@ -76,18 +81,26 @@ class Context:
         return self._schedules[prefix]
 
     def in_zone(self, name: str) -> Context:
-        """Return this context with the zone that is stored for all programs; itself where that is empty or no zone."""
-        found = self._others.get(name)
+        """Return this context with the zone that is stored for all programs, and the calendars as they are known.
+
+        It is itself where that zone is empty or none, or its own, and the calendars are those that it has.
+        """
+        version, calendars = self.redis.calendars.known
+        found = self._others.get((name, version))
         if found is None:
-            found = self._others[name] = self._in_other_zone(name)
+            if len(self._others) > MOST_OTHERS:
+                self._others.clear()
+            found = self._others[name, version] = self._with(name, calendars)
         return found
 
-    def _in_other_zone(self, name: str) -> Context:
-        if name in ("", zone_name(self.zone)):
-            return self
-        try:
-            defaults = replace(self.defaults, zone=read_zone(name, "zone"))
-        except InvalidEntry:
+    def _with(self, name: str, calendars: Calendars) -> Context:
+        defaults = self.defaults
+        if name not in ("", zone_name(self.zone)):
+            with suppress(InvalidEntry):
+                defaults = replace(defaults, zone=read_zone(name, "zone"))
+        if calendars is not defaults.calendars:
+            defaults = replace(defaults, calendars=calendars)
+        if defaults is self.defaults:
             return self
         return replace(
             self, defaults=defaults, reader=EntryReader(self.codec, defaults, self.reader.ignored), _others={}

@@ -55,6 +55,7 @@ from redisbeater.model.policies import (
     OnFinish,
     OnFinishLike,
     OverlapLike,
+    RollLike,
 )
 from redisbeater.model.skip import Skipped
 from redisbeater.schedules.kinds import ScheduleCodec, kind_of
@@ -118,6 +119,8 @@ class RedisScheduleEntry(ScheduleEntry):
         between: the times of the day within which it fires, start in and end out: ``"09:30-16:00"``, several with
             commas. An interval begins anew at each start.
         days: the weekdays on which these times begin, as in cron: ``"mon-fri"``. Alone: the whole days.
+        calendar: the calendar on whose days it fires, ``"at"``, or on whose other days, ``"!at"``; several with commas.
+        roll: where the fire times of days that do not count are moved: ``"next"``, ``"previous"``, ``"modified"``.
         app: default: the current app.
 
     Example::
@@ -160,6 +163,8 @@ class RedisScheduleEntry(ScheduleEntry):
     notify: str | None
     between: str | None
     days: str | None
+    calendar: str | None
+    roll: RollLike | None
     # As of the last read or save; before that, nothing is known.
     _due_at: datetime | None = None
     _skipped: Mapping[str, Skipped] = MappingProxyType({})
@@ -209,6 +214,8 @@ class RedisScheduleEntry(ScheduleEntry):
         notify: str | None = None,
         between: str | None = None,
         days: str | None = None,
+        calendar: str | None = None,
+        roll: RollLike | None = None,
         **unknown: NoReturn,
     ) -> None:
         if unknown:
@@ -224,7 +231,7 @@ class RedisScheduleEntry(ScheduleEntry):
         own["deadline"], own["once"], own["disable_after_failures"] = deadline, once, disable_after_failures
         own["max_failures"], own["start_within"], own["finish_within"] = max_failures, start_within, finish_within
         own["notify"] = notify
-        own["between"], own["days"] = between, days
+        own["between"], own["days"], own["calendar"], own["roll"] = between, days, calendar, roll
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         own["app"] = app = app_or_default(app)
         own["task"] = task_or_given(task)

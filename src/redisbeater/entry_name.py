@@ -17,7 +17,7 @@ OWN_KEYS = (
     *("applications", "deleted", "beats", "pause", "run", "payload", "runs", "active", "resend", "totals"),
     *("waiting", "failed", "unstable", "failures", "traceback", "minutes", "hours", "workers", "zone-rules"),
     *("incidents", "current", "incident", "open", "promises", "passed", "releases", "notices", "told", "seen"),
-    *("delays", "trigger", "logout", "undo"),
+    *("delays", "trigger", "logout", "undo", "calendars", "calendar"),
 )
 
 #: A name like this would be a key of a schedule whose prefix is longer.

@@ -18,6 +18,7 @@
     ├── LockNotOwnedError                            another beat took the lock
     ├── MayNotLead                                   beat must stand by; it catches that itself
     │   └── FormatTooNew                                 a newer beat wrote the data
+    ├── CalendarsChanged                             a calendar has changed; beat catches it itself
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
     ├── SchedulePaused                               no entry may run now; beat catches it itself
     └── StoreError                                   Redis answered with an error
@@ -36,6 +37,7 @@ from celery import exceptions as celery_exceptions
 from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of
 
 __all__ = (
+    "CalendarsChanged",
     "DelayNotFound",
     "EditConflict",
     "EntryExists",
@@ -217,6 +219,10 @@ class FormatTooNew(MayNotLead):
 
 class ZoneChanging(RedisBeaterError):
     """The zone of the schedule has changed, and fire times are still those of the zone before: none may run."""
+
+
+class CalendarsChanged(RedisBeaterError):
+    """A calendar has changed, and this beat still plans by what it was before: it may claim no entry."""
 
 
 class SchedulePaused(RedisBeaterError):

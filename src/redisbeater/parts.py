@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from redisbeater.beat.calendar_change import CalendarChange
 from redisbeater.beat.chores import Chores
 from redisbeater.beat.due_runs import DueRuns
 from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
@@ -64,6 +65,7 @@ class BeatParts:
         self.unstored = Unstored(context)
         self.foreign_keys = ForeignKeys(redis)
         self.zone_change = ZoneChange(context)
+        self.calendar_change = CalendarChange(context)
         self.repair = Repair(context, self.foreign_keys)
         # Claim and dispatch
         self.broker = Broker(
@@ -114,6 +116,7 @@ class BeatParts:
             self.monitor,
             self.edits,
             self.zone_change,
+            self.calendar_change,
             self.nodes,
             delays,
             self.watch,

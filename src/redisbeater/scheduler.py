@@ -33,6 +33,7 @@ from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch
 from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import (
+    CalendarsChanged,
     ImproperlyConfigured,
     LockNotOwnedError,
     MayNotLead,
@@ -165,9 +166,10 @@ class RedisScheduler(Scheduler):
             if not (beat.leadership.renew() or beat.leadership.acquire(self._begin_to_lead, self._when_lock_lost())):
                 return self._stand_by()
             beat.heartbeat.lead(has_lock=bool(beat.leadership.token))
-            if not beat.zone_change.is_done:
-                beat.zone_change.step()
-                return 0.0
+            for change in (beat.zone_change, beat.calendar_change):
+                if not change.is_done:
+                    change.step()
+                    return 0.0
             if not self.is_served or host_seconds() >= self._look_at:
                 self._run_due()
         except MayNotLead as exc:
@@ -219,6 +221,7 @@ class RedisScheduler(Scheduler):
         check_eviction(redis, self._context.config.key_expiry_check)
         beat.loss.look(leads=True)  # before static entries are stored again
         beat.zone_change.begin()
+        beat.calendar_change.begin()
         self.setup_schedule()
         beat.repair.begin()
         return beat.broker.how_runs_leave()
@@ -257,11 +260,15 @@ class RedisScheduler(Scheduler):
             return
         try:
             with deferred_signals(REDIS_STEP_SECONDS):
-                claim = beat.zone_change.without_held(self._claim())
+                claim = beat.calendar_change.without_held(beat.zone_change.without_held(self._claim()))
                 self._dispatch = beat.dispatcher.dispatch(claim) if claim.entries else None
         except LockNotOwnedError:
             beat.counts.count_claim("fenced")
             beat.leadership.invalidate()
+            self._look_at = 0.0
+            return
+        except CalendarsChanged:
+            beat.calendar_change.begin()
             self._look_at = 0.0
             return
         except ZoneChanging:  # without a lock, another beat may have begun to plan entries again
@@ -294,7 +301,12 @@ class RedisScheduler(Scheduler):
         token, line = beat.leadership.token, beat.heartbeat.next_line()
         most = 0 if beat.dispatcher.delays.come_first else limit.value
         claim = self._context.redis.claim(
-            token=token, limit=most, oldest_only=limit.oldest_only, line=line, passes=beat.watch.gap.is_due()
+            token=token,
+            limit=most,
+            oldest_only=limit.oldest_only,
+            line=line,
+            passes=beat.watch.gap.is_due(),
+            calendars=beat.calendar_change.version,
         )
         beat.counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
         if beat.pausing.is_on:

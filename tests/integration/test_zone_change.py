@@ -16,7 +16,7 @@ from celery.schedules import crontab, schedule
 from due import UTC, ago, stored
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, any_of, clocked, cron, rrule
-from redisbeater.beat import zone_change
+from redisbeater.beat import replanning, zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
@@ -382,7 +382,7 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_finishes(
     lead(in_zone("UTC"))
     for name in names:
         save(in_zone("UTC"), name)
-    monkeypatch.setattr(zone_change, "PAGE_ENTRIES", 2)
+    monkeypatch.setattr(replanning, "PAGE_ENTRIES", 2)
     halfway, pages = ZoneChange(Context.of(in_zone(NEW_YORK))), []
 
     def write_slowly(*args: Any, **options: Any) -> Any:
@@ -391,7 +391,7 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_finishes(
         return pages[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(zone_change, "write_page", write_slowly)
+        patch.setattr(replanning, "write_page", write_slowly)
         halfway.begin()
         halfway.step()
     assert [len(page.written) for page in pages] == [2]

@@ -21,7 +21,7 @@ from support.waiting import wait_until
 from support.zone_data import EAST, VANCOUVER, WEST, write_zones, zone_data
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
-from redisbeater.beat import zone_change
+from redisbeater.beat import replanning, zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
@@ -193,7 +193,7 @@ def test_a_first_lead_records_the_zones_of_all_entries_and_plans_none_of_them(
     for name, (given, fields) in (GIVEN | UNMOVED).items():
         west.save(name, given, **fields)
     client.delete(f"{prefix}:zone-rules")
-    monkeypatch.setattr(zone_change, "write_page", lambda *args, **options: pytest.fail("it has planned entries again"))
+    monkeypatch.setattr(replanning, "write_page", lambda *args, **options: pytest.fail("it has planned entries again"))
 
     west.lead().close()
 
@@ -258,7 +258,7 @@ def test_an_entry_that_is_due_before_it_was_planned_again_waits_and_all_others_r
     east.lead().close()
     for number in range(40):
         east.save(f"e{number:02}", every_day, timezone=VANCOUVER, last_run_at=now() - timedelta(days=1))
-    monkeypatch.setattr(zone_change, "PAGE_ENTRIES", 2)
+    monkeypatch.setattr(replanning, "PAGE_ENTRIES", 2)
     monkeypatch.setattr(zone_change, "SLICE_SECONDS", 0.0001)
     save_due(app, "other")
     beat, names = west.beat(), [f"e{number:02}" for number in range(40)]
@@ -282,7 +282,7 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_begins_again(
     west.lead().close()
     names = [f"e{number}" for number in range(9)]
     before = {name: west.save(name, several, timezone=VANCOUVER) for name in names}
-    monkeypatch.setattr(zone_change, "PAGE_ENTRIES", 2)
+    monkeypatch.setattr(replanning, "PAGE_ENTRIES", 2)
     with east.data(), monkeypatch.context() as patch:
 
         def write_slowly(*args: Any, **options: Any) -> Any:
@@ -290,7 +290,7 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_begins_again(
             let_pass(zone_change.STEP_SECONDS)
             return result
 
-        patch.setattr(zone_change, "write_page", write_slowly)
+        patch.setattr(replanning, "write_page", write_slowly)
         halfway = ZoneChange(Context.of(make_app()))
         for _ in range(3):
             halfway.begin()

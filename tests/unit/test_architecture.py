@@ -61,7 +61,9 @@ NARROW_ROOMS = {
     "runs": GROUND | {"config", "model", "store", "context"},
     "delays": GROUND | {"broker.message", "config", "model", "revoked", "store"},
     "revoked": GROUND | {"broker.message"},
-    "store": GROUND | {"config", "model.incident", "model.incident_rules", "model.meta", "model.log_line", "model.run"},
+    "store": GROUND
+    | {"config", "model.incident", "model.incident_rules", "model.meta", "model.log_line", "model.run"}
+    | {"schedules.calendar"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.
@@ -75,6 +77,7 @@ LIBRARIES = {
     "redbeat": {"management"},  # these three only when a command imports from them
     "django": {"management", "dashboard", "contrib"},
     "django_celery_beat": {"management"},
+    "holidays": {"management"},  # only when a command imports a calendar
     "yaml": {"management"},
     "starlette": {"dashboard", "contrib"},
     "jinja2": {"dashboard"},

@@ -44,6 +44,8 @@ DEFAULTS: dict[str, Any] = {
     "notify": None,
     "between": None,
     "days": None,
+    "calendar": None,
+    "roll": None,
 }
 
 

@@ -328,7 +328,7 @@ def test_fields_beside_the_schedule_are_read_and_in_both_places_refused() -> Non
 @pytest.mark.parametrize(
     "schedule_",
     [
-        {"schedule": {"__type__": "interval", "every": 60}, "calendar": "at"},
+        {"schedule": {"__type__": "interval", "every": 60}, "season": "winter"},
         {"schedule": {"__type__": "interval", "every": 60}, "between": 5},
         {
             "schedule": {"__type__": "limited", "schedule": {"__type__": "interval", "every": 60}, "days": "1"},

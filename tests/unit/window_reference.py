@@ -16,15 +16,19 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Windows:
-    """From which minute of the day to which; an end below its start is on the day after. Weekdays: Sunday is 0."""
+    """From which minute of the day to which; an end below its start is on the day after. Weekdays: Sunday is 0.
+
+    With ``dates``, windows open only on these.
+    """
 
     spans: tuple[tuple[int, int], ...] = ((0, 1440),)
     days: frozenset[int] = frozenset(range(7))
+    dates: frozenset[date] | None = None
 
     def of(self, day: date) -> list[tuple[datetime, datetime]]:
         midnight = datetime(day.year, day.month, day.day)
         ends = [(start, end if end > start else end + 1440) for start, end in self.spans]
-        opens = day.isoweekday() % 7 in self.days
+        opens = day.isoweekday() % 7 in self.days and (self.dates is None or day in self.dates)
         return [(midnight + start * MINUTE, midnight + end * MINUTE) for start, end in ends if opens]
 
     def around(self, local: datetime) -> tuple[datetime, datetime] | None:

@@ -82,6 +82,7 @@ class ForeignKeys:
             keys.zone: "entries without a zone of their own follow the timezone of each program's application",
             keys.zone_before: "the zone of the schedule cannot be changed, nor a change of it be finished",
             keys.zone_rules: "nothing is planned again when the rules of a zone change",
+            keys.calendars: "there are no calendars, and entries that name one are broken",
             keys.failing: "failing entries are not listed, and not counted as late",
             keys.log: "what happens to the schedule is not recorded",
             keys.beats: "status and health do not see the beats",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
-from itertools import islice
 from zoneinfo import ZoneInfo
 
+from redisbeater.beat.replanning import LOOK_SECONDS, PAGE_ENTRIES, SLICE_SECONDS, ListedPage, Replanning
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import Before, Replan
 from redisbeater.entry_name import is_unreserved
-from redisbeater.exceptions import EditConflict, InvalidEntry
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zones import SAME_RULES, ZoneRules, read_zone, rules_of, zone_name
 from redisbeater.store import Claim, ClaimedEntry, this_program
@@ -28,23 +26,17 @@ from redisbeater.times import duration_words
 
 logger = get_logger(__name__)
 
-#: How long one step goes on while nothing is sent until the last one is done, and while all others are sent.
-STEP_SECONDS, SLICE_SECONDS = 0.2, 0.05
-
-#: How many entries are planned again in one page, so that a step does not take much longer.
-PAGE_ENTRIES = 100
+#: How long one step goes on while nothing is sent until the last one is done.
+STEP_SECONDS = 0.2
 
 #: When a leader asks again whether it may change the zone to that of its application, and compares rules of zones.
 RETRY_SECONDS = 3600.0
 
-#: When a standby compares its rules with those of the leader, and a leader looks for entries that others have planned.
-STANDBY_SECONDS, LOOK_SECONDS = 60.0, 1.0
+#: When a standby compares its rules with those of the leader.
+STANDBY_SECONDS = 60.0
 
 #: How many entries of each change get lines of their own in the log; one line at its end has the number of all.
 LOGGED_ENTRIES = 20
-
-#: So many entries are planned again in a second, at least: an entry of a zone whose rules change waits for its turn.
-ENTRIES_PER_SECOND = 500
 
 
 @dataclass(kw_only=True)
@@ -99,25 +91,18 @@ class ZoneChange:
         self._beat = this_program()
         self._before = Before(zone=self._wanted, codec=context.codec)
         self._stored = StoredRules()
-        #: The entries still to be planned again; None: there is no change.
-        self._names: deque[str] | None = None
-        #: Whether all entries were looked at, for those that are to be planned again; and where the next page begins.
-        self._has_all = False
-        self._place: Place | None = None
-        #: On which zones these entries depend, and the scores of those to be planned again.
+        #: The entries that are planned again; None: there is no change.
+        self._change: Replanning | None = None
+        #: On which zones all entries depend.
         self._zones: set[str] = set()
-        self._scores: dict[str, float] = {}
         #: Whether this pass had runs, and until when a look that moves no entry waits for a pass that has none.
         self._is_busy, self._waits_until = False, 0.0
-        #: How many of them come before anything is sent: beats that have ended may have sent their runs.
-        self._first = 0
-        self._is_listed = self._is_partial = self._holds_all = False
+        self._holds_all = False
         self._retry_at = self._compare_at = float("inf")
         self._look_at = 0.0
-        self._entries = self._replanned = 0
+        self._replanned = 0
         #: Of the entries of each zone whose rules have changed, by how much their next runs were moved.
         self._moves: dict[str, list[timedelta]] = {}
-        self._done: set[str] = set()
         self._edited: dict[str, None] = {}
         #: Whether this beat has led before, and whether another program has put something else where rules are stored.
         self._has_compared = self._is_foreign = False
@@ -129,17 +114,17 @@ class ZoneChange:
         """Whether entries may be claimed, and it is not time to ask for another zone."""
         if time.monotonic() >= self._retry_at:
             return False
-        is_unsure = bool(self._before.rules) and (self._first > 0 or not self._is_listed)
-        return self._names is None or not (self._holds_all or is_unsure)
+        change = self._change
+        return change is None or not (self._holds_all or (bool(self._before.rules) and change.is_unsure))
 
     @property
     def is_behind(self) -> bool:
         """Whether there are entries to be planned again now."""
-        return self._names is not None and time.monotonic() >= self._look_at
+        return self._change is not None and self._change.is_behind
 
     def begin(self) -> None:
         """Record the zone of the application, if that is allowed; after a change :meth:`step` plans entries again."""
-        self._names, self._retry_at, self._holds_all = None, float("inf"), False
+        self._change, self._retry_at, self._holds_all = None, float("inf"), False
         word, self._zone, before = self._context.redis.adopt_zone(self._wanted)
         if self._zone != self._wanted:
             self._report_conflict(before)
@@ -149,63 +134,47 @@ class ZoneChange:
 
     def step(self) -> None:
         """Plan entries again for a moment, if that is to be done; compare the rules if it is time."""
-        if self._names is None:
+        if self._change is None:
             if time.monotonic() >= self._retry_at:
                 self.begin()
             elif time.monotonic() >= self._compare_at:
                 self._compare(self._zone)
             elif self._edited:
                 self._look_at_edited()
-        if self._names is None or not (self.is_behind or self._holds_all):
+        change = self._change
+        if change is None or not (change.is_behind or self._holds_all):
             return
-        if not self._is_listed:
-            self._list_claimed(self._names)
+        if not change.is_listed:  # not in begin(): static entries are restored only after that
+            change.list_claimed(lists_names=bool(self._before.rules))
+            self._replanned = 0
         if self._waits():
             return
-        deadline = time.monotonic() + (STEP_SECONDS if self._holds_all else SLICE_SECONDS)
-        while not (self._has_all and not self._names) and time.monotonic() < deadline:
-            if self._first <= 0 and not self._has_all:
-                self._list_page(self._names)
-                continue
-            page = list(islice(self._names, PAGE_ENTRIES))
-            again = self._replan(page)
-            for _ in page:  # only now: a page that Redis did not take is planned once more
-                self._names.popleft()
-            self._names.extend(again)
-            self._first -= len(page)
-            if again and self._has_all and len(again) == len(self._names):  # others are at work on them
-                self._look_at = time.monotonic() + LOOK_SECONDS
-                break
-        if self._has_all and not self._names:
-            self._finish()
+        change.step(STEP_SECONDS if self._holds_all else SLICE_SECONDS)
+        if change.has_planned_all:
+            self._finish(change)
 
     def note(self, messages: Iterable[str]) -> None:
         """Record what other programs have changed; it may have been planned by other rules."""
         for name in messages:
             if name != SEVERAL and not is_unreserved(name):
                 continue
-            if self._names is not None and name != SEVERAL:
-                self._names.append(name)
-                self._done.discard(name)
+            if self._change is not None and name != SEVERAL:
+                self._change.add(name)
             else:
                 self._edited[name if len(self._edited) < PAGE_ENTRIES else SEVERAL] = None
 
     def without_held(self, claim: Claim) -> Claim:
         """Release the entries of a claim that are still to be planned by the rules of now; return it without them."""
         self._is_busy = bool(claim.entries)
-        held = [entry for entry in claim.entries if self._holds(entry)] if self._names and self._before.rules else []
-        if not held or self._names is None:
+        if self._change is None or not self._change.names or not self._before.rules:
             return claim
-        self._context.redis.release(claim, held, delay=LOOK_SECONDS + len(self._names) / ENTRIES_PER_SECOND)
-        names = {entry.name for entry in held}
-        self._names.extendleft(names)
-        return replace(claim, entries=tuple(entry for entry in claim.entries if entry.name not in names))
+        return self._change.without_held(claim, self._may_move)
 
     def compare_as_standby(self) -> None:
         """Compare the rules of this host with those by which the leader plans, once a minute; log if they differ."""
-        if time.monotonic() < self._look_at and self._names is None:
+        if time.monotonic() < self._look_at and self._change is None:
             return
-        self._names, self._look_at = None, time.monotonic() + STANDBY_SECONDS
+        self._change, self._look_at = None, time.monotonic() + STANDBY_SECONDS
         stored = StoredRules.of(self._context.redis.zone_rules.read() or {})
         own = self._own(stored.rules)
         others = tuple(zone for zone in own if not own[zone].agrees_with(stored.rules[zone]))
@@ -248,7 +217,7 @@ class ZoneChange:
         if moved or stored.marked or stored.is_again:
             redis.begin({f"{zone} {own[zone].id}": own[zone].text for zone in moved})
         if moved or self._holds_all or not (stored.is_listed or self._is_foreign):
-            self._prepare(before, moved, own, deque(), is_listed=False)
+            self._prepare(before, moved, own, [], is_partial=False)
         elif not self._is_foreign and (stored.marked or self._texts(own) != self._texts(stored.rules)):
             self._adopt(own)
 
@@ -265,9 +234,9 @@ class ZoneChange:
             return
         is_partial = not (SEVERAL in edited and stored.is_again)
         redis.begin({})
-        names = deque(name for name in edited if is_partial and name != SEVERAL)
+        names = [name for name in edited if is_partial and name != SEVERAL]
         if names or not is_partial:
-            self._prepare(self._zone, moved, own, names, is_listed=is_partial)
+            self._prepare(self._zone, moved, own, names, is_partial=is_partial)
 
     def _own(self, zones: Iterable[str]) -> dict[str, ZoneRules]:
         """Return the rules of zones by the data of this host."""
@@ -297,7 +266,7 @@ class ZoneChange:
     # Plan again
 
     def _prepare(
-        self, before: str, moved: list[str], own: Mapping[str, ZoneRules], names: deque[str], *, is_listed: bool
+        self, before: str, moved: list[str], own: Mapping[str, ZoneRules], names: list[str], *, is_partial: bool
     ) -> None:
         stored = self._stored
         self._before = Before(
@@ -308,37 +277,27 @@ class ZoneChange:
             now={zone: rules.id for zone, rules in own.items()},
             inherits_other=self._holds_all,
         )
-        self._names, self._is_listed, self._is_partial, self._done = names, is_listed, is_listed, set()
-        self._look_at, self._waits_until = 0.0, time.monotonic() + LOOK_SECONDS
-        self._has_all, self._place, self._zones, self._scores = is_listed, None, set(), {}
-        self._entries, self._replanned, self._first = len(names), 0, 0
+        self._change = Replanning(
+            self._context,
+            list_page=self._list_page,
+            change=self._replan,
+            log=self._log,
+            claimed=self._before.claimed,
+            names=names,
+            is_partial=is_partial,
+            waits_for_commit=not self._holds_all,
+        )
+        self._waits_until = time.monotonic() + LOOK_SECONDS
+        self._zones, self._replanned = set(), 0
         self._moves = {zone: [] for zone in moved}
 
-    def _list_claimed(self, names: deque[str]) -> None:
-        """List the entries that a beat has claimed: nothing is sent until it is known which they are.
-
-        Not in :meth:`begin`: static entries are restored only after that.
-        """
-        contents, lease = self._context.redis.contents, timedelta(seconds=self._context.config.lease_timeout)
-        if self._before.rules:
-            now, _ = self._context.redis.clock()
-            names.extend(dict.fromkeys(name for page in contents.claimed_names(now, now + 2 * lease) for name in page))
-        self._is_listed, self._first = True, len(names)
-        self._entries, self._replanned = contents.count(), 0
-
-    def _list_page(self, names: deque[str]) -> None:
-        """Look at a page of all entries; behind the last one list those that may move, the next to run first."""
-        changed, contents = set(self._before.rules), self._context.redis.contents
+    def _list_page(self, place: Place | None) -> ListedPage:
+        changed = set(self._before.rules)
         if self._holds_all or self._zone in changed:
             changed.add("")
-        page = contents.zoned(self._place, changed, self._context.config.max_entry_size)
+        page = self._context.redis.contents.zoned(place, changed, self._context.config.max_entry_size)
         self._zones |= page.zones
-        self._scores.update(page.scores)
-        self._place = page.following
-        if page.following is None:
-            found, self._scores, self._has_all = self._scores, {}, True
-            listed = set(names)
-            names.extend(sorted(found.keys() - listed, key=lambda name: (found[name] < 0, found[name])))
+        return page.following, page.scores
 
     def _waits(self) -> bool:
         """Tell whether a look that moves no entry is left to a pass without runs; one a second has it in any case."""
@@ -348,27 +307,10 @@ class ZoneChange:
         self._waits_until = time.monotonic() + LOOK_SECONDS
         return False
 
-    def _replan(self, page: list[str]) -> list[str]:
-        """Plan a page of entries again; return those on which others are at work."""
-        decoder = self._context.reader.codec
-        changes = [
-            Replan(name=name, before=self._before, decoder=decoder, beat=self._beat) for name in dict.fromkeys(page)
-        ]
-        result = write_page(self._context, changes, only_differing=True)
-        self._log(result.written)
-        again = [name for name, failure in result.failures.items() if isinstance(failure, EditConflict)]
-        if not self._holds_all:
-            claimed = self._before.claimed
-            again += [name for name in result.unchanged if name in claimed and name not in self._done]
-            self._done.update(name for name in page if name not in again)
-        return again
+    def _replan(self, name: str) -> Replan:
+        return Replan(name=name, before=self._before, decoder=self._context.reader.codec, beat=self._beat)
 
-    def _holds(self, entry: ClaimedEntry) -> bool:
-        """Tell whether an entry is to be planned again before it is sent."""
-        if entry.name in self._done or entry.name in self._before.claimed:
-            return False
-        if self._is_partial and entry.name not in (self._names or ()):
-            return False
+    def _may_move(self, entry: ClaimedEntry) -> bool:
         context = self._context.in_zone(self._zone)
         try:
             definition, _ = context.reader.read(entry.name, entry.definition)
@@ -376,22 +318,22 @@ class ZoneChange:
             return False
         return bool(self._before.moved(definition, context.zone))
 
-    def _finish(self) -> None:
+    def _finish(self, change: Replanning) -> None:
         """Record that all is planned by the zone and the rules of now, unless others have planned by theirs."""
-        self._names = None
+        self._change = None
         if self._holds_all:
             self._context.redis.finish_zone_change()
             logger.info(
-                "time zone is %s now; planned %d of %d entries again", self._zone, self._replanned, self._entries
+                "time zone is %s now; planned %d of %d entries again", self._zone, self._replanned, change.entries
             )
         self._holds_all = False
         for zone, moves in self._moves.items():
             if moved := [each for each in moves if each]:
                 words = f"the next run of {len(moved):,} moved by {duration_words(max(moved))}"
                 logger.warning("rules of %s changed: %d entries planned again, %s", zone, len(moves), words)
-            elif not self._is_partial:
+            elif not change.is_partial:
                 logger.warning("rules of %s changed: %d entries planned again, none moved", zone, len(moves))
-        if self._is_partial or self._is_foreign:  # other programs may have planned more; a full walk finds that
+        if change.is_partial or self._is_foreign:  # other programs may have planned more; a full walk finds that
             return
         if not self._adopt(self._own({*self._stored.rules, *self._zones, *self._before.zones, self._zone})):
             self._compare(self._zone)

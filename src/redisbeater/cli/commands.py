@@ -1,6 +1,7 @@
 """The commands: each of these modules adds its own to the group, and the table of verbs those that need no module."""
 
 from redisbeater.cli import (  # noqa: F401
+    calendars,
     changing,
     dashboard,
     delays,

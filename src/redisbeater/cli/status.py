@@ -102,6 +102,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
     if found.delays and found.delays.waiting:
         yield "delays", _delays(found, view)
+    for text in found.calendars:
+        yield "calendar", text.removeprefix("calendar ")
     for receiver in found.receivers:
         yield "told", receiver_words(receiver, view)
     if found.notices:

@@ -49,6 +49,7 @@ from redisbeater.dashboard.site import (
 from redisbeater.dashboard.template_environment import environment
 from redisbeater.dashboard.views import actions, delays, editing, entries, incidents, schedule
 from redisbeater.exceptions import (
+    CalendarsChanged,
     EditConflict,
     EntryExists,
     EntryNotFound,
@@ -75,6 +76,7 @@ STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
     (EntryExists, 409),
     (RunActive, 409),
     (SchedulePaused, 409),
+    (CalendarsChanged, 409),
     (ZoneChanging, 409),
     (RunNotFound, 404),
     (ImproperlyConfigured, 404),  # runs are not recorded: there is none

@@ -379,7 +379,7 @@ class Job(NamedTuple):
     def commitment(self) -> Commitment:
         """Return the commitment to make once all runs of the job are sent."""
         plan, meta, gives_up = self.plan, self._meta_after(), self.gives_up
-        ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
+        ending = self._ending
         tracking = self.tracking
         return Commitment(
             entry=self.claimed,
@@ -443,11 +443,23 @@ class Job(NamedTuple):
             for fire_time, state in states
         ]
 
+    @property
+    def _ending(self) -> OnFinish:
+        """What happens to the entry if it has no fire time left; it is kept where only a calendar has ended."""
+        return self.definition.on_finish if self.plan.next.is_finished and not self._ended_calendar else OnFinish.KEEP
+
+    @property
+    def _ended_calendar(self) -> str:
+        counted = self.meta.total_run_count + len(self.plan.counted)
+        is_known = self.policy is not None and self.definition.calendars
+        return self.policy.ended_calendar(counted) if is_known and self.policy is not None else ""
+
     def _log_lines(self, ending: OnFinish) -> list[LogLine]:
         """Return the lines of the entry's log: what was skipped, and whether it has finished or is disabled."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
-            lines.append(LogLine(what="finished", details={"then": "" if ending is OnFinish.KEEP else ending.value}))
+            then, ended = "" if ending is OnFinish.KEEP else ending.value, self._ended_calendar
+            lines.append(LogLine(what="finished", details={"then": then, **({"calendar": ended} if ended else {})}))
         if self.gives_up:
             note = f"{self.claimed.failures} failures in a row"
             lines.append(LogLine(what="disabled", details={"by": "redisbeater", "note": note}))
@@ -455,7 +467,7 @@ class Job(NamedTuple):
 
     def bare_commitment(self) -> Commitment:
         """Return a commitment that sets the next score alone, for a job whose :meth:`commitment` cannot be computed."""
-        is_deleted = self.plan.next.is_finished and self.definition.on_finish is OnFinish.DELETE
+        is_deleted = self._ending is OnFinish.DELETE
         score = None if is_deleted else self.plan.next
         return Commitment(entry=self.claimed, next=score, push=self.push or (), keeps_claim=self.whole is not None)
 

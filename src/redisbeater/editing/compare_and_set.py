@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redisbeater.clock import Backoff
 from redisbeater.context import Context
@@ -22,6 +22,7 @@ from redisbeater.log_lines import event, get_logger
 from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import tracked_fields
+from redisbeater.schedules.calendar import versions_text
 from redisbeater.schedules.kind import FIRST_FORMAT
 from redisbeater.schedules.kinds import ScheduleCodec, kind_of
 from redisbeater.schedules.window import FIELDS
@@ -114,7 +115,10 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: Sc
         EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
     """
     try:
-        edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, codec or context.codec)
+        defaults = context.in_zone(snapshot.zone).defaults
+        edit = change.apply(snapshot, defaults, codec or context.codec)
+        if (names := edit.definition.calendars) and not edit.calendars:
+            edit = replace(edit, calendars=versions_text(names, defaults.calendars))
     except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"its next fire time is out of range: {text_of(exc)}") from exc
     most = context.config.max_entry_size

@@ -107,6 +107,8 @@ class Edit:
     before: Definition | None = None
     #: Why the change leaves the entry as it is; empty: it does not.
     left: str = ""
+    #: The calendars by which it is planned, each with its version.
+    calendars: str = ""
     #: Whether beat plans the entry again by its own rules of zones, even if that does not move it.
     is_replanned: bool = False
 
@@ -141,7 +143,8 @@ class Edit:
             return self.change
         zones, rules = planned_by.marks(self.definition.zones(zone))
         is_mark = self.is_replanned and self.score is None
-        return self.change._replace(zones=zones, rules=rules, **({"definition": ""} if is_mark else {}))
+        marks = {"zones": zones, "rules": rules, "calendars": self.calendars}
+        return self.change._replace(**marks, **({"definition": ""} if is_mark else {}))
 
     @cached_property
     def changed_fields(self) -> list[str]:

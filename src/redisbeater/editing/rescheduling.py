@@ -22,6 +22,8 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.model.reader import SharingCodec
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.skip import read_skipped
+from redisbeater.schedules.calendar import Calendars
+from redisbeater.schedules.english import date_text
 from redisbeater.schedules.kinds import ScheduleCodec, describe
 from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import ZoneRules, by_rules, is_in_gap, read_zone, shift_on, to_utc
@@ -50,7 +52,9 @@ def score_after_edit(
     if score is None or not snapshot.definition:
         return score_of_new(after, meta, now, defaults)
     if before is None or not (after is before or after.has_same_fire_times_as(before, codec)):
-        return _planned(after, after.timetable(defaults.zone).restarted(meta.last_run_at, now), now, defaults)
+        return _planned(
+            after, after.timetable(defaults.zone, defaults.calendars).restarted(meta.last_run_at, now), now, defaults
+        )
     policy = ResolvedPolicy.of(after, defaults)
     if not after.enabled:
         fire_time = _without_pause(score.fire_time, now, ResolvedPolicy.of(before, defaults), policy)
@@ -58,7 +62,7 @@ def score_after_edit(
     if score.is_finished and before.enabled and not _has_new_end(before, after):
         return None
     if score.dormant or not before.enabled:
-        return _resumed(score, meta, now, policy)
+        return resumed(score, meta, now, policy)
     if after.disabled_until != before.disabled_until:
         moved = _moved_by_pause(score, now, ResolvedPolicy.of(before, defaults), policy)
         if moved is not None:
@@ -76,7 +80,7 @@ def score_of_new(definition: Definition, meta: Meta, now: datetime, defaults: De
     """
     if meta.last_run_at is not None:
         return ResolvedPolicy.of(definition, defaults).score_after(meta.last_run_at, meta.total_run_count)
-    return _planned(definition, definition.timetable(defaults.zone).first(now), now, defaults)
+    return _planned(definition, definition.timetable(defaults.zone, defaults.calendars).first(now), now, defaults)
 
 
 def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, defaults: Defaults) -> Score | None:
@@ -98,11 +102,14 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
         if definition.disabled_until is not None:
             fire_time = _resumed_after_pause(fire_time, ResolvedPolicy.of(definition, defaults))
         return Score.planned(fire_time, enabled=definition.enabled)
-    timetable = definition.timetable(defaults.zone)
+    timetable = definition.timetable(defaults.zone, defaults.calendars)
+    if name := timetable.ended_calendar:
+        last = date_text(defaults.calendars[name].days.last)
+        raise InvalidEntry("$.calendar", f"it has no fire time until {name} ends, on {last}: import more years of it")
     if definition.end_at is not None and timetable.end_at is not None:
         if timetable.is_past_end(now):
             raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
-        if first := definition._replace(end_at=None).timetable(defaults.zone).first(now):
+        if first := definition._replace(end_at=None).timetable(defaults.zone, defaults.calendars).first(now):
             bounds = (each.astimezone(timetable.zone).isoformat(" ", "seconds") for each in (timetable.end_at, first))
             raise InvalidEntry("$.end_at", " is before the first fire time, ".join(bounds))
     words = describe(definition.schedule, timetable.zone)
@@ -113,7 +120,7 @@ def _has_new_end(before: Definition, after: Definition) -> bool:
     return (before.end_at, before.max_runs) != (after.end_at, after.max_runs)
 
 
-def _resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) -> Score:
+def resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) -> Score:
     """Return the next score of an entry that was disabled, quarantined or finished: in its old phase, after now."""
     if policy.is_spent(meta.total_run_count):
         return FINISHED
@@ -167,7 +174,7 @@ def ended(definition: Definition, meta: Meta, now: datetime, policy: ResolvedPol
 
     As a score is a fire time, one between the bounds of the entry would run, so beat looks only after ``end_at``.
     """
-    if definition.on_finish is OnFinish.KEEP:
+    if definition.on_finish is OnFinish.KEEP or policy.ended_calendar(meta.total_run_count):
         return FINISHED
     end_at = policy.timetable.end_at
     if end_at is None or policy.is_spent(meta.total_run_count):
@@ -205,12 +212,15 @@ class Before:
         return sorted(self.rules.keys() & definition.zones(zone))
 
     @contextmanager
-    def read(self, snapshot: Snapshot, names: Collection[str]) -> Iterator[tuple[Timetable, datetime | None]]:
+    def read(
+        self, snapshot: Snapshot, names: Collection[str], calendars: Calendars
+    ) -> Iterator[tuple[Timetable, datetime | None]]:
         """Give the timetable by which an entry was planned, and until when that is known; its zones count in the block.
 
         Arguments:
             snapshot: the entry.
             names: its zones, in order.
+            calendars: those of the schedule.
         """
         marks = snapshot.rules.split() if len(snapshot.rules.split()) == len(names) else [""] * len(names)
         marked = tuple(pair for pair in zip(names, marks) if pair in self.marked)
@@ -221,7 +231,8 @@ class Before:
         with by_rules(zones):
             definition = stored_definition(snapshot, codec)
             end = min((each.until for name, each in self.rules.items() if name in names), default=None)
-            yield definition.timetable(read_zone(self.zone, "zone")), None if end is None else from_unix(end)
+            timetable = definition.timetable(read_zone(self.zone, "zone"), calendars)
+            yield timetable, None if end is None else from_unix(end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +275,7 @@ class Replan:
         if not inherits_other and snapshot.rules.split() == [before.now.get(name, "") for name in names]:
             return edit
         policy = ResolvedPolicy.of(definition, defaults)
-        with before.read(snapshot, names) as (timetable, end):
+        with before.read(snapshot, names, defaults.calendars) as (timetable, end):
             moved = _Moved(timetable, policy, snapshot, meta)
             score = moved.score(definition, end, is_from_last=inherits_other, was_claimed=self.name in before.claimed)
             skip = definition.skip and tuple(sorted(filter(None, map(moved.skipped, definition.skip))))
@@ -301,7 +312,7 @@ class _Moved(NamedTuple):
             is_from_last: whether its last fire time decides, not the pending one: another zone is hours away.
             was_claimed: whether its last run was sent by the rules before, and its next one planned by those of now.
         """
-        score, last, timetable = self.snapshot.score, _last_dealt_with(self.meta, self.snapshot), self.policy.timetable
+        score, last, timetable = self.snapshot.score, last_dealt_with(self.meta, self.snapshot), self.policy.timetable
         fire_time = None if score is None or score.dormant else score.fire_time
         if fire_time is None or fire_time == EPOCH or (end is not None and fire_time >= end):
             return None
@@ -365,7 +376,7 @@ def _clock(timetable: Timetable) -> tzinfo:
     return next(iter(timetable.kind.zones(timetable.schedule, timetable.zone)), timetable.zone)
 
 
-def _last_dealt_with(meta: Meta, snapshot: Snapshot) -> datetime | None:
+def last_dealt_with(meta: Meta, snapshot: Snapshot) -> datetime | None:
     """Return the newest fire time that was run or skipped."""
     skipped = (each.last for each in read_skipped(snapshot.skipped).values())
     return max((at for at in (meta.last_run_at, *skipped) if at is not None), default=None)

@@ -16,7 +16,7 @@ from redisbeater.model.passed_values import check_number
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
-from redisbeater.schedules.timetable import clock_change_note, part_note
+from redisbeater.schedules.timetable import clock_change_note, part_note, roll_note
 
 #: More runs than a person reads.
 MOST_RUNS = 1000
@@ -120,7 +120,10 @@ def _run(fire_time: datetime, policy: ResolvedPolicy, stored: StoredEntry) -> Up
 
 def _planned(fire_time: datetime, policy: ResolvedPolicy, definition: Definition, note: str = "") -> UpcomingRun:
     timetable = policy.timetable
-    notes = [note, *(of(timetable.schedule, timetable.local_zone, fire_time) for of in (part_note, clock_change_note))]
+    notes = [
+        note,
+        *(of(timetable.schedule, timetable.local_zone, fire_time) for of in (part_note, roll_note, clock_change_note)),
+    ]
     return UpcomingRun(
         name=definition.name,
         task=definition.task,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisbeater.context import Context
 from redisbeater.display import json_form, shown
+from redisbeater.editing.calendar_users import ending_calendars
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
@@ -106,6 +107,7 @@ class Status:
             expired, or 20 were sent.
         delays: how many messages wait for their eta, how many of them are late or failing, and when beat looks at the
             first; None: there are none, and no beat sends any.
+        calendars: those that have ended or end soon, a sentence each; none where that was not asked.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
     """
@@ -141,6 +143,7 @@ class Status:
     lock_left: timedelta | None = None
     lock_warning: str = ""
     delays: DelayCounts | None = None
+    calendars: tuple[str, ...] = ()
     server: Server | None = None
     last_hour: LastHour | None = None
 
@@ -236,6 +239,7 @@ class Status:
             "receivers": self.receivers,
             "workers_report": self.workers_report,
             "delays": self.delays,
+            "calendars": list(self.calendars),
             "beats": self.beats,
             "redis": self.server,
             "last_hour": self.last_hour,
@@ -262,7 +266,9 @@ def read_status(context: Context, *, counts_unread: bool = True) -> Status:
     status, _ = read_overview(context)
     is_counted = counts_unread and status.entries <= MOST_LOOKED_THROUGH
     unread = _count_broken(context) if is_counted else 0
-    return replace(status, broken=max(status.broken, unread), refusal=context.redis.refusal())
+    calendars = tuple(each.sentence for each in ending_calendars(context, status.now))
+    broken, refusal = max(status.broken, unread), context.redis.refusal()
+    return replace(status, broken=broken, refusal=refusal, calendars=calendars)
 
 
 def _count_broken(context: Context) -> int:

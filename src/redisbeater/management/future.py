@@ -207,7 +207,8 @@ def next_clock_change(context: Context, entry: RedisScheduleEntry) -> UpcomingRu
     """
     definition = entry._definition()
     now, stored_zone = context.redis.clock()
-    timetable = definition.timetable(context.in_zone(stored_zone).zone)
+    defaults = context.in_zone(stored_zone).defaults
+    timetable = definition.timetable(defaults.zone, defaults.calendars)
     if definition.is_interval or not definition.enabled:
         return None
     with suppress(OverflowError, StepsExhausted, InvalidEntry):

@@ -15,6 +15,7 @@ from redisbeater.broker.connection import ANOTHER_SERVER, IN_ONE_STEP, SWITCHED_
 from redisbeater.config.settings import redbeat_prefix
 from redisbeater.context import Context
 from redisbeater.display import json_fields, printable_json, shown
+from redisbeater.editing.calendar_users import ending_calendars
 from redisbeater.editing.declared import other_leader, unstored_declarations
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
@@ -142,6 +143,9 @@ class Linter:
         self._findings += map(_apart, filter(_sends_apart, status.leaders))
         texts = (beat.rules_words(status.leader_name) for beat in status.beats)
         self._findings += (Finding.of("zone-rules-differ", "", text) for text in texts if text)
+        self._findings += (
+            Finding.of("calendar-ends", "", each.sentence) for each in ending_calendars(context, self._now)
+        )
         self._findings += memory(context.config, len(names))
         return self._finished()
 
@@ -225,7 +229,7 @@ class Linter:
         stored = json_text.to_text(self._context.codec.encode(definition.schedule))
         key = (stored, definition.timezone, definition.start_at, definition.end_at)
         if key not in self._known_changes:
-            self._known_changes[key] = clock_changes(definition, self._now, self._context.zone)
+            self._known_changes[key] = clock_changes(definition, self._now, self._context.defaults)
         return self._known_changes[key]
 
     def _check_redbeat(self, snapshot: Snapshot) -> None:
@@ -371,7 +375,7 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
         problem = shown(exc) or "finding its next run takes too long"
     zone = definition.zone(zoned.zone)
     is_moved = definition.enabled and not definition.is_interval
-    changes = clock_changes(definition, now, zoned.zone) if is_moved else []
+    changes = clock_changes(definition, now, zoned.defaults) if is_moved else []
     shift = next(shifts_between(now, now + YEAR, zone), None) if is_moved and not changes else None
     return Preview(
         schedule=describe_in_brief(definition.schedule, zone),

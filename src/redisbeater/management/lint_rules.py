@@ -24,6 +24,7 @@ from redisbeater.model.policies import NOBODY, Overlap
 from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy, policy_value
 from redisbeater.model.run import Run
+from redisbeater.schedules.calendar import unknown
 from redisbeater.schedules.cron_steps import steps_of
 from redisbeater.schedules.kind import BrokenByCode
 from redisbeater.schedules.kinds import describe, kind_named, kind_of
@@ -46,6 +47,8 @@ RULES: Mapping[str, tuple[str, str]] = {
     "runs-fail": ("error", "an entry of which the last three runs failed, or more"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "zone-rules-differ": ("error", "beats whose hosts have different rules of a zone"),
+    "unknown-calendar": ("error", "a calendar that there is not"),
+    "calendar-ends": ("warning", "a calendar that entries name, and that has ended or ends within 60 days"),
     "dst-gap": ("warning", "a fire time within a year, or a bound to come, that the clocks skip"),
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
     "overlaps-self": ("warning", "runs that take longer than the time between two fire times"),
@@ -140,7 +143,9 @@ def of_definition(
         lock_timeout: seconds that a failover may take; None: beats share no lock.
     """
     policy, name = ResolvedPolicy.of(definition, defaults).afresh(), definition.name
-    if definition.enabled and _never_fires(policy.timetable, now):
+    if missing := [each for each in definition.calendars if each not in defaults.calendars]:
+        yield Finding.of("unknown-calendar", name, unknown(missing[0]).problem)
+    elif definition.enabled and _never_fires(policy.timetable, now):
         yield Finding.of("never-fires", name, describe(definition.schedule, definition.zone(defaults.zone)))
     grace = policy.grace
     if grace is not None and lock_timeout is not None and grace.total_seconds() < lock_timeout:
@@ -217,9 +222,9 @@ def of_sentry(definition: Definition) -> Iterator[Finding]:
         yield Finding.of("no-sentry", name, text)
 
 
-def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -> list[tuple[str, str]]:
+def clock_changes(definition: Definition, now: datetime, defaults: Defaults) -> list[tuple[str, str]]:
     """Return the rule and the text for the next clock change of each kind that affects the entry within a year."""
-    timetable = definition.timetable(default_zone).afresh()
+    timetable = definition.timetable(defaults.zone, defaults.calendars).afresh()
     found: dict[str, str] = {}
     try:
         for shift in shifts_between(now, now + YEAR, timetable.local_zone):

@@ -36,9 +36,11 @@ from redisbeater.model.passed_values import (
     zone_of_cron,
 )
 from redisbeater.model.policies import Anchor
+from redisbeater.schedules.calendar import NO_CALENDARS, Calendars
 from redisbeater.schedules.kinds import ScheduleCodec, comparable, kind_of
 from redisbeater.schedules.limited import flattened, limit, limited, unlimited
 from redisbeater.schedules.timetable import Timetable
+from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
@@ -83,13 +85,13 @@ class Definition(StoredFields):
             InvalidEntry: naming the first field that cannot be stored.
         """
         if type(schedule) is limited:
-            schedule, others = schedule.schedule, {"between": schedule.between, "days": schedule.days, **others}
+            schedule, others = schedule.schedule, {**{name: getattr(schedule, name) for name in OF_SCHEDULE}, **others}
         schedule = for_entry(as_schedule(schedule), others.get("name"))
         others["task"] = as_task(others.get("task"))
         others["timezone"] = agreed_zone(others.get("timezone"), schedule)
         others.update(checked_policies(others))
         definition = cls(
-            schedule=limit(schedule, others["between"], others["days"]),
+            schedule=limit(schedule, others),
             args=list_or_given(args),
             kwargs=dict_or_given(kwargs),
             options=storable_options(options),
@@ -141,7 +143,7 @@ class Definition(StoredFields):
         definition = cls(
             name=name,
             task=data["task"],
-            schedule=limit(schedule, policies["between"], policies["days"]) if policies else schedule,
+            schedule=limit(schedule, policies) if policies else schedule,
             args=_or(data.get("args"), []),
             kwargs=_or(data.get("kwargs"), {}),
             options=decoded_options(_or(data.get("options"), {})),
@@ -206,15 +208,20 @@ class Definition(StoredFields):
         """Return the zone of the entry's local times: its own, else the app's."""
         return default if self.timezone is None else read_zone(self.timezone, "$.timezone")
 
-    def timetable(self, default_zone: tzinfo) -> Timetable:
-        """Return its timetable; naive bounds are local times of its zone."""
-        zone = self.zone(default_zone)
+    def timetable(self, default_zone: tzinfo, calendars: Calendars = NO_CALENDARS) -> Timetable:
+        """Return its timetable; naive bounds are local times of its zone. It needs the calendars it names."""
+        zone, schedule = self.zone(default_zone), self.schedule
         return Timetable(
-            schedule=self.schedule,
+            schedule=schedule.on_days_of(calendars) if type(schedule) is limited else schedule,
             zone=zone,
             start_at=None if self.start_at is None else in_zone(self.start_at, zone),
             end_at=None if self.end_at is None else in_zone(self.end_at, zone),
         )
+
+    @property
+    def calendars(self) -> list[str]:
+        """The names of the calendars on which its fire times depend."""
+        return self.schedule.calendars if type(self.schedule) is limited else []
 
     @property
     def is_interval(self) -> bool:
@@ -240,7 +247,7 @@ class Definition(StoredFields):
     @property
     def never_ends(self) -> bool:
         """Whether it certainly has a next fire time, always; other entries may have one."""
-        return self.end_at is None and kind_of(self.schedule).is_endless
+        return self.end_at is None and kind_of(self.schedule).is_endless and not self.calendars
 
     def changed(self, rules: OptionRules | None = None, /, **changes: Any) -> Definition:
         """Return a copy with some fields changed, checked like a new definition.

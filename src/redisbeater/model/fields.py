@@ -28,8 +28,11 @@ from redisbeater.model.policies import (
     OnFinishLike,
     Overlap,
     OverlapLike,
+    Roll,
+    RollLike,
     TextEnum,
 )
+from redisbeater.schedules.calendar import checked_calendar
 from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
 from redisbeater.schedules.window import checked_between, checked_days
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone, read_zone
@@ -292,6 +295,16 @@ class Weekdays(FieldKind):
         return checked_days(value, path)
 
 
+class CalendarNames(FieldKind):
+    """Names of calendars, each perhaps with ``!``."""
+
+    example = "at"
+
+    def check(self, value: Any, path: str) -> str:
+        """Return them without blanks."""
+        return checked_calendar(value, path)
+
+
 class Group(TextEnum):
     """What fields are about, in the order in which people read of them; the sentence is the heading, if any."""
 
@@ -409,6 +422,9 @@ _FIELDS = (
     Field("between", Windows(), None, Group.TIMES,
           "The times of the day within which it fires, start in and end out; an interval begins anew at each start."),
     Field("days", Weekdays(), None, Group.TIMES, "The weekdays on which these times begin; alone, the whole days."),
+    Field("calendar", CalendarNames(), None, Group.TIMES,
+          "The calendar on whose days it fires; with !, on the others. Of several with commas, all must agree."),
+    Field("roll", Word(Roll), None, Group.TIMES, "Where the fire times of days that do not count are moved."),
     # A new field stands last: what is stored keeps its order.
 )  # fmt: skip
 
@@ -584,6 +600,8 @@ class _SharedFields(TypedDict, total=False):
     notify: str | None
     between: str | None
     days: str | None
+    calendar: str | None
+    roll: RollLike | None
 
 
 class EntryFields(_SharedFields, total=False):
@@ -647,3 +665,5 @@ class StoredFields(NamedTuple):
     notify: str | None = None
     between: str | None = None
     days: str | None = None
+    calendar: str | None = None
+    roll: Roll | None = None

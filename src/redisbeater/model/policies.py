@@ -14,6 +14,7 @@ CoalesceWord = Literal["latest", "earliest", "all"]
 OnFinishWord = Literal["keep", "disable", "delete"]
 OverlapWord = Literal["allow", "skip", "buffer_one", "cancel_other"]
 AnchorWord = Literal["fire_time", "execution"]
+RollWord = Literal["next", "previous", "modified"]
 
 
 class TextEnum(str, Enum):
@@ -67,6 +68,14 @@ class Anchor(TextEnum):
     EXECUTION = "execution", "From the end of a run. None begins while another is active."
 
 
+class Roll(TextEnum):
+    """What becomes of the fire times of a day that does not count in the calendars of an entry."""
+
+    NEXT = "next", "They move to the next day that counts."
+    PREVIOUS = "previous", "They move to the day before that counts."
+    MODIFIED = "modified", "They move to the next day that counts, in another month to the one before."
+
+
 class EvictionCheck(TextEnum):
     """What beat does when the Redis server may evict the schedule."""
 
@@ -96,3 +105,4 @@ CoalesceLike = CoalesceWord | Coalesce | Inherit
 OnFinishLike = OnFinishWord | OnFinish
 OverlapLike = OverlapWord | Overlap | Inherit
 AnchorLike = AnchorWord | Anchor
+RollLike = RollWord | Roll

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from redisbeater.model.fields import INHERITED, POLICY_FIELDS, PROMISES
 from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
 from redisbeater.schedules.budget import SEARCHING_STEPS
+from redisbeater.schedules.calendar import NO_CALENDARS, Calendars
 from redisbeater.schedules.kinds import kind_of
 from redisbeater.schedules.timetable import Timetable
 from redisbeater.schedules.zones import in_zone
@@ -26,6 +27,7 @@ class Defaults:
     """What entries inherit from the settings of their app; times are in seconds, and None as grace means no limit.
 
     Without ``track_runs``, nobody knows which runs are active: every overlap is ``allow``, every anchor the fire time.
+    The calendars are those of the schedule.
     """
 
     zone: tzinfo
@@ -39,6 +41,7 @@ class Defaults:
     start_within: float | None = 300.0
     finish_within: float | None = None
     track_runs: bool = False
+    calendars: Calendars = field(default_factory=lambda: NO_CALENDARS)
 
 
 class ResolvedPolicy(NamedTuple):
@@ -70,7 +73,7 @@ class ResolvedPolicy(NamedTuple):
             name=definition.name,
             enabled=definition.enabled,
             is_interval=definition.is_interval,
-            timetable=definition.timetable(defaults.zone),
+            timetable=definition.timetable(defaults.zone, defaults.calendars),
             max_runs=definition.max_runs,
             grace=None if grace is None else timedelta(seconds=grace),
             coalesce=value("coalesce"),
@@ -138,6 +141,10 @@ class ResolvedPolicy(NamedTuple):
         """Tell whether the entry has had all runs that ``max_runs`` allows."""
         return self.max_runs is not None and run_count >= self.max_runs
 
+    def ended_calendar(self, run_count: int) -> str:
+        """Return the calendar because of which an entry has no fire time left; empty where it has finished."""
+        return "" if self.is_spent(run_count) else self.timetable.ended_calendar
+
     def _delay(self, fire_time: datetime) -> timedelta:
         following = self.timetable.next(fire_time)
         longest = self.jitter if following is None else min(self.jitter, following - fire_time)
@@ -154,9 +161,9 @@ def inherited_policies(definition: Definition, defaults: Defaults) -> dict[str, 
 
 def policy_value(definition: Definition, defaults: Defaults, name: str) -> Any:
     """Return the value of a policy of an entry: its own, else that of the settings; INHERIT is never returned."""
-    field, value = POLICY_FIELDS[name], getattr(definition, name)
-    if field.untracked and not defaults.track_runs:
-        return field.untracked[-1]
+    known, value = POLICY_FIELDS[name], getattr(definition, name)
+    if known.untracked and not defaults.track_runs:
+        return known.untracked[-1]
     if value is not INHERIT:
         return value
     of_cron = defaults.crontab_grace_time if name == "misfire_grace_time" else None

@@ -75,6 +75,11 @@ def date_text(day: date) -> str:
     return f"{day.day} {_month(day.month)} {day.year}"
 
 
+def day_text(day: date) -> str:
+    """Return a date with its weekday, as ``Sunday 1 November 2026``."""
+    return f"{DAYS[day.isoweekday() % 7].capitalize()} {date_text(day)}"
+
+
 def clock_text(moment: time) -> str:
     """Return a time as ``09:00``; with seconds only when they are not zero."""
     return moment.isoformat("auto" if moment.second or moment.microsecond else "minutes")

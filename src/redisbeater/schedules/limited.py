@@ -1,7 +1,9 @@
-"""Crons and intervals that fire only within a window: the fields ``between`` and ``days`` of an entry.
+"""Crons and intervals that fire only within a window, or on days of a calendar: ``between``, ``days``, ``calendar``.
 
 A cron keeps the slots within its window, and fires as if its text had only these. An interval begins anew whenever its
-window opens: at the opening, and then at each interval before the close. Beats without windows refuse what is stored.
+window opens: at the opening, and then at each interval before the close; without a window, each day is one. A calendar
+chooses the days on which windows open. With ``roll``, a fixed cron fires on other days instead of those that do not
+count. Beats without these fields refuse what is stored.
 
 A window opens whenever the clock comes to show a time within, so in a repeated hour perhaps twice. One that lies in a
 gap opens for an instant at the end of the gap, if its date exists.
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,11 +26,22 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules import any_of as union
 from redisbeater.schedules.any_of import CRONS, AnyOfKind, any_of, joined_clock_changes
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.crontab import Slots, slots_of
+from redisbeater.schedules.calendar import (
+    Calendars,
+    Days,
+    calendar_names,
+    checked_calendar,
+    checked_roll,
+    days_of,
+    unknown,
+)
+from redisbeater.schedules.calendar import in_words as calendar_in_words
+from redisbeater.schedules.crontab import Slots, nominal_times, slots_of
 from redisbeater.schedules.crontab_text import PATH
 from redisbeater.schedules.english import kind_in_words, zone_text
 from redisbeater.schedules.interval import IntervalKind, every
 from redisbeater.schedules.kind import OwnSchedule, ScheduleKind, check_fields
+from redisbeater.schedules.rolled import RolledSlots
 from redisbeater.schedules.window import FIELDS, Span, Window, checked_between, checked_days, window_of
 from redisbeater.schedules.zones import Shift, offset_during, shifts_between
 
@@ -51,18 +64,33 @@ _KINDS_BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 
 
 class limited(OwnSchedule):
-    """A schedule that fires only within a window; an entry makes it of its schedule, ``between`` and ``days``.
+    """A schedule that fires only within a window or on days of calendars; an entry makes it of its fields.
+
+    Arguments:
+        schedule: the cron, several or the interval.
+        between, days, calendar, roll: the fields of the entry.
+        chosen: the days of its calendars, or the name of one that there is not; None: nobody has looked yet.
 
     Raises:
         InvalidEntry: the schedule has no windows, is an interval that is not shorter than one, or never fires within.
     """
 
-    def __init__(self, schedule: Any, between: str | None = None, days: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        schedule: Any,
+        between: str | None = None,
+        days: str | None = None,
+        calendar: str | None = None,
+        roll: str | None = None,
+        chosen: Days | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self._slots: WindowedSlots | None = None
+        self._slots: Slots | None = None
         self.schedule, self.between, self.days = schedule, between, days
+        self.calendar, self.roll, self.chosen = calendar, roll, chosen
         self.timezone = getattr(schedule, "timezone", None)
-        path = "$.days" if between is None else "$.between"
+        path = f"$.{next(name for name in FIELDS if getattr(self, name) is not None)}"
         if type(schedule) not in _KINDS or getattr(schedule, "relative", False):
             problem = "is for crons and for intervals that are not relative"
             raise InvalidEntry(path, f"{problem}; the schedule is {quoted(schedule)}")
@@ -72,16 +100,71 @@ class limited(OwnSchedule):
         #: The length of an interval; None: it is no interval.
         self.every = every(schedule) if isinstance(schedule, celery_interval) else None
         self._parts: tuple[BaseSchedule, ...] = ()
+        if roll is not None:
+            self._check_roll()
         if self.every is not None:
             if self.every >= self.window.shortest:
                 problem = "a window must be longer than the interval, so that it fires more than once"
+                if not self.has_window:
+                    problem = "an interval begins anew on each day, so it must be shorter"
                 raise InvalidEntry(path, f"{problem}; expected more than {self.every}, got {self.window.shortest}")
         elif isinstance(schedule, any_of):
-            self._parts = tuple(limited(part, between, days) for part in schedule.parts)
+            self._parts = tuple(map(self.of, schedule.parts))
         elif getattr(schedule, "is_bound", True):
-            self._slots = WindowedSlots(slots_of(schedule), self.window)
-            if self._slots.first(*_YEARS) is None:
+            slots = WindowedSlots(slots_of(schedule), self.window) if self.has_window else slots_of(schedule)
+            if self.has_window and chosen is None and slots.first(*_YEARS) is None:
                 raise InvalidEntry(path, f"{quoted(union.cron_text(schedule))} has no time {self.window.words}")
+            self._slots = slots if calendar is None else None
+
+    def of(self, schedule: BaseSchedule) -> limited:
+        """Return another schedule that is limited alike."""
+        return limited(schedule, *self._key, self.chosen)
+
+    @property
+    def has_window(self) -> bool:
+        """Whether it has one, besides its calendars."""
+        return self.between is not None or self.days is not None
+
+    @property
+    def words(self) -> str:
+        """Its window and its calendars in words."""
+        window = self.window.words if self.has_window else ""
+        calendar = calendar_in_words(self.calendar, self.roll) if self.calendar else ""
+        return ", ".join(filter(None, (window, calendar)))
+
+    @property
+    def calendars(self) -> list[str]:
+        """The names of its calendars."""
+        return calendar_names(self.calendar)
+
+    def on_days_of(self, calendars: Calendars) -> limited:
+        """Return it with the days of its calendars; itself without a calendar.
+
+        Raises:
+        """
+        if self.calendar is None:
+            return self
+        missing = next((name for name in self.calendars if name not in calendars), None)
+        chosen = missing or days_of(self.calendar, calendars)
+        return self if chosen == self.chosen else limited(self.schedule, *self._key, chosen)
+
+    @property
+    def on_all_days(self) -> BaseSchedule:
+        """The same without its calendars."""
+        between = "00:00-24:00" if self.every is not None and not self.has_window else self.between
+        is_limited = between is not None or self.days is not None
+        return limited(self.schedule, between, self.days) if is_limited else self.schedule
+
+    @property
+    def counted_days(self) -> Days | None:
+        """The days of its calendars; None without a calendar.
+
+        Raises:
+            InvalidEntry: there is no such calendar.
+        """
+        if self.calendar is None or isinstance(self.chosen, Days):
+            return self.chosen  # type: ignore[return-value]
+        raise unknown(self.chosen or self.calendars[0])
 
     @property
     def parts(self) -> tuple[BaseSchedule, ...]:
@@ -90,14 +173,36 @@ class limited(OwnSchedule):
 
     @property
     def slots(self) -> Slots:
-        """The slots of a cron that lie within; InvalidEntry if the name that decides its ``H`` is not known."""
+        """The slots of a cron that lie within; InvalidEntry if what decides them is not known."""
+        if self._slots is None and getattr(self.schedule, "is_bound", True):
+            self._slots = self._on_days(slots_of(self.schedule), self.counted_days)
         return self._slots or slots_of(self.schedule)
+
+    def _on_days(self, slots: Slots, days: Days | None) -> Slots:
+        if self.roll is not None and days is not None:
+            return RolledSlots(slots, days, self.roll)
+        return WindowedSlots(slots, self.window, days)
+
+    def _check_roll(self) -> None:
+        """Refuse ``roll`` where it means nothing."""
+        if self.calendar is None:
+            raise InvalidEntry("$.roll", "is for entries with a calendar; give it calendar='at', or leave roll out")
+        if self.has_window:
+            raise InvalidEntry("$.roll", "is not for entries with between or days; leave these out, or roll")
+        parts = getattr(self.schedule, "parts", (self.schedule,))
+        known = [part for part in parts if getattr(part, "is_bound", True)]
+        repeating = (
+            [self.schedule] if self.every is not None else [part for part in known if slots_of(part).is_repeating]
+        )
+        if repeating:
+            text = "an interval" if self.every is not None else quoted(union.cron_text(repeating[0]))
+            raise InvalidEntry("$.roll", f"is for crons of fixed times, such as '0 9 * * *'; {text} means elapsed time")
 
     def _following(self, after: datetime) -> datetime | None:
         return next_fire_time(self, self.tz, after, Steps())
 
     def __repr__(self) -> str:
-        return f"<{self.schedule!r} {self.window.words}>"
+        return f"<{self.schedule!r} {self.words}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, limited) and (self.schedule, *self._key) == (other.schedule, *other._key)
@@ -106,28 +211,29 @@ class limited(OwnSchedule):
         return hash(self._key)
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.schedule, *self._key)
+        return type(self), (self.schedule, *self._key, self.chosen)
 
     @property
-    def _key(self) -> tuple[str | None, str | None]:
-        return self.between, self.days
+    def _key(self) -> tuple[str | None, str | None, str | None, str | None]:
+        return self.between, self.days, self.calendar, self.roll
 
 
-def limit(schedule: BaseSchedule, between: str | None, days: str | None) -> BaseSchedule:
-    """Return a schedule with the window of an entry, itself without one.
+def limit(schedule: BaseSchedule, fields: Mapping[str, Any]) -> BaseSchedule:
+    """Return a schedule with the window and the calendars of an entry, itself without any.
 
     Raises:
         InvalidEntry: as for :class:`limited`; or it has a window already.
     """
-    if between is None and days is None:
+    given = {name: str(fields[name]) for name in FIELDS if fields[name] is not None}
+    if not given:
         return schedule
     if type(schedule) is limited:
-        raise InvalidEntry("$.days" if between is None else "$.between", "is also in the schedule; write it once")
-    return limited(schedule, between, days)
+        raise InvalidEntry(f"$.{next(iter(given))}", "is also in the schedule; write it once")
+    return limited(schedule, **given)
 
 
 def unlimited(schedule: Any) -> Any:
-    """Return a schedule without its window."""
+    """Return a schedule without its window and its calendars."""
     return schedule.schedule if type(schedule) is limited else schedule
 
 
@@ -150,17 +256,48 @@ def kind_of_inner(schedule: BaseSchedule) -> ScheduleKind[Any]:
     return _KINDS[type(schedule)]
 
 
+def rolled_from(schedule: Any, zone: tzinfo, fire_time: datetime) -> list[date]:
+    """Return the days that do not count, in order, whose fire times were moved to an instant."""
+    found: set[date] = set()
+    for day, sources, _ in _rolled_to(schedule, zone, fire_time):
+        found.update(sources if day not in sources else ())
+    return sorted(found)
+
+
+def meant_times(schedule: Any, zone: tzinfo, fire_time: datetime) -> set[datetime]:
+    """Return the local times that one with ``roll`` means by a fire time, on the days from which they were moved."""
+    moved = _rolled_to(schedule, zone, fire_time)
+    return {datetime.combine(day, time) for _, sources, time in moved for day in sources}
+
+
+def _rolled_to(schedule: Any, zone: tzinfo, fire_time: datetime) -> Iterator[tuple[date, list[date], time]]:
+    """Yield the days and times of the parts that fire at an instant, and with each day those that were moved there."""
+    for part in schedule.parts if type(schedule) is limited and schedule.roll else ():
+        for nominal in nominal_times(part, zone, fire_time):
+            yield nominal.date(), part.slots.sources(nominal.date()), nominal.time()
+
+
 class WindowedSlots(Slots):
-    """The slots of a cron that lie within a window; a slot after midnight may be within that of the day before."""
+    """The slots of a cron that lie within a window; a slot after midnight may be within that of the day before.
 
-    __slots__ = ("_slots", "_within", "unit")
+    Arguments:
+        days: on which days windows open; None: on all that the window allows.
+    """
 
-    def __init__(self, slots: Slots, window: Window) -> None:
-        self._slots, self.unit = slots, slots.unit
-        units = _MINUTE // slots.unit
-        every_part = [[(start * units, end * units) for start, end in window.within(day)] for day in range(7)]
-        #: The parts of each weekday that lie within, in units; none where the cron has no time within them.
-        self._within = [within if self._count(_DAY // self.unit, within, date.min) else [] for within in every_part]
+    __slots__ = ("_before", "_days", "_own", "_slots", "_within", "unit")
+
+    def __init__(self, slots: Slots, window: Window, days: Days | None = None) -> None:
+        self._slots, self.unit, self._days = slots, slots.unit, days
+        #: The parts of each weekday within windows of the day before, and of its own, in units; none where the cron has
+        #: no time within them.
+        self._before = [self._units(window.of_day_before(day)) for day in range(7)]
+        self._own = [self._units(window.of_day(day)) for day in range(7)]
+        self._within = [before + own for before, own in zip(self._before, self._own)]
+
+    def _units(self, spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        units = _MINUTE // self.unit
+        within = tuple((start * units, end * units) for start, end in spans)
+        return within if self._count(_DAY // self.unit, within, date.min) else ()
 
     @property
     def is_repeating(self) -> bool:
@@ -173,6 +310,8 @@ class WindowedSlots(Slots):
 
     def matching_days(self, first: date, last: date) -> Iterator[date]:
         """Yield the dates from ``first`` to ``last``, both included, that the cron allows and a window touches."""
+        if self._days is not None:
+            first, last = max(first, self._days.first), min(last, self._days.last + _DAY)
         return filter(self._on, self._slots.matching_days(first, last))
 
     def time_from(self, least: int, day: date) -> int | None:
@@ -195,19 +334,22 @@ class WindowedSlots(Slots):
         return self._count(before, self._on(day), day)
 
     def count_on_days(self, first: date, last: date) -> int:
-        """Count the slots on the dates from ``first`` to ``last``, both included, by the weekdays of these."""
-        if all(within == self._within[0] for within in self._within):
+        """Count the slots on the dates from ``first`` to ``last``, both included, by what of each lies within."""
+        if self._days is None and all(within == self._within[0] for within in self._within):
             return super().count_on_days(first, last)
-        weekdays = Counter(day.isoweekday() % 7 for day in self.matching_days(first, last))
-        whole = _DAY // self.unit
-        return sum(days * self._count(whole, self._within[weekday], first) for weekday, days in weekdays.items())
+        whole, kinds = _DAY // self.unit, Counter(map(self._on, self.matching_days(first, last)))
+        return sum(days * self._count(whole, within, first) for within, days in kinds.items())
 
-    def _count(self, before: int, within: list[Span], day: date) -> int:
+    def _count(self, before: int, within: tuple[Span, ...], day: date) -> int:
         count = self._slots.count_times
         return sum(count(min(before, end), day) - count(min(before, start), day) for start, end in within)
 
-    def _on(self, day: date) -> list[Span]:
-        return self._within[day.isoweekday() % 7]
+    def _on(self, day: date) -> tuple[Span, ...]:
+        weekday, days = day.isoweekday() % 7, self._days
+        if days is None:
+            return self._within[weekday]
+        before, own = self._before[weekday], self._own[weekday]
+        return (before if before and days.counts(day - _DAY) else ()) + (own if own and days.counts(day) else ())
 
 
 def openings(window: Window, zone: tzinfo, day: date) -> list[tuple[datetime, datetime]]:
@@ -260,11 +402,16 @@ def next_fire_time(schedule: limited, zone: tzinfo, after: datetime, steps: Step
     """Return the first fire time after an instant, both aware UTC; None when there is none."""
     if schedule.every is None:
         return union.next_fire_time(schedule.parts, zone, after)
-    length, found = schedule.every, None
+    length, days, found = schedule.every, schedule.counted_days, None
     found_openings = _known_openings if type(zone) in (ZoneInfo, timezone) else openings  # others may have no hash
     # A clock that is put back may show the days before again, and after the next one has begun.
     day = after.astimezone(zone).date() - 2 * _DAY
     while found is None or day <= found.astimezone(zone).date() + _DAY:
+        if days is not None and (following := days.following(day)) != day:
+            if following is None:
+                break
+            day = following
+            continue
         steps.take(_DAY_STEPS + _WINDOW_STEPS * len(schedule.window.spans))
         for opens, closes in found_openings(schedule.window, zone, day):
             following = opens if after < opens else opens + ((after - opens) // length + 1) * length
@@ -279,11 +426,15 @@ def counted(schedule: limited, zone: tzinfo, first: datetime, last: datetime, st
     if schedule.every is None:
         yield from union.counted(schedule.parts, zone, first, last, steps)
         return
-    length, day, end = schedule.every, first.astimezone(zone).date() - 2 * _DAY, last.astimezone(zone).date() + 2 * _DAY
+    length, days = schedule.every, schedule.counted_days
+    day, end = first.astimezone(zone).date() - 2 * _DAY, last.astimezone(zone).date() + 2 * _DAY
+    if days is not None:
+        end = min(end, days.last)
     opened: set[datetime] = set()  # two windows that lie in one gap open together
     while day <= end:
         steps.take(_DAY_STEPS + _WINDOW_STEPS * len(schedule.window.spans))
-        for opens, closes in openings(schedule.window, zone, day):
+        does_open = days is None or days.counts(day)
+        for opens, closes in openings(schedule.window, zone, day) if does_open else ():
             # The opening is the fire time number 0, if another window has not had it.
             least = max(-((opens - first) // length), 1 if opens in opened else 0)
             most = (min(last, max(closes - _MICROSECOND, opens)) - opens) // length
@@ -292,8 +443,12 @@ def counted(schedule: limited, zone: tzinfo, first: datetime, last: datetime, st
         day += _DAY
 
 
+#: How the fields are read that are stored with a schedule.
+_CHECKS = dict(zip(FIELDS, (checked_between, checked_days, checked_calendar, checked_roll)))
+
+
 class LimitedKind(AnyOfKind):
-    """A cron, several or an interval, within a window."""
+    """A cron, several or an interval, within a window or on days of calendars."""
 
     __slots__ = ()
 
@@ -303,24 +458,20 @@ class LimitedKind(AnyOfKind):
     passed_as = ""
 
     def encode(self, schedule: Any) -> dict[str, Any]:
-        """Return the stored form of the schedule, and the fields of the window that are set."""
+        """Return the stored form of the schedule, and the fields beside it that are set."""
         kind = kind_of_inner(schedule.schedule)
         within = {name: value for name in FIELDS if (value := getattr(schedule, name)) is not None}
         return {"schedule": {"__type__": kind.name, **kind.encode(schedule.schedule)}, **within}
 
     def decode(self, data: dict[str, Any]) -> BaseSchedule:
-        """Return the schedule of a stored form and its window."""
+        """Return the schedule of a stored form, limited as it says."""
         check_fields(data, ("schedule", *FIELDS))
         kind, fields = _inner(data)
         if kind is None:
             expected = " or ".join(repr(name) for name in _KINDS_BY_NAME)
             raise InvalidEntry(f"{PATH}.schedule", f"expected one of the type {expected}, got {quoted(fields)}")
-        between, days = data.get("between"), data.get("days")
-        return limited(
-            kind.decode(fields),
-            None if between is None else checked_between(between, "$.between"),
-            None if days is None else checked_days(days, "$.days"),
-        )
+        given = {name: check(data[name], f"$.{name}") for name, check in _CHECKS.items() if data.get(name) is not None}
+        return limited(kind.decode(fields), **given) if given else kind.decode(fields)
 
     def comparable(self, data: Mapping[str, Any]) -> Any:
         """Return it with a value of its schedule that is equal for what is read alike."""
@@ -356,11 +507,15 @@ class LimitedKind(AnyOfKind):
         """Return the crons, each with the window; an interval has only itself."""
         return schedule.parts or (schedule,)
 
+    def means_elapsed_time(self, schedule: Any) -> bool:
+        """Tell whether it is an interval, or all parts are repeating: windows and calendars do not change that."""
+        return all(slots_of(part.schedule).is_repeating for part in schedule.parts)
+
     def for_entry(self, schedule: Any, name: str) -> BaseSchedule:
         """Return it with the numbers that the name decides."""
-        return limited(
-            kind_of_inner(schedule.schedule).for_entry(schedule.schedule, name), schedule.between, schedule.days
-        )
+        inner = kind_of_inner(schedule.schedule).for_entry(schedule.schedule, name)
+        bound: limited = schedule.of(inner)
+        return bound
 
     def depends_on_entry(self, schedule: Any) -> bool:
         """Tell whether it has ``H``."""
@@ -371,15 +526,18 @@ class LimitedKind(AnyOfKind):
         return schedule.every is None
 
     def describe(self, schedule: Any, zone: str | tzinfo | None) -> str:
-        """Describe the times and days, the window, and in which zone if it is known."""
+        """Describe the times and days, the window, the calendars, and in which zone if it is known."""
         named = zone_text(zone) or schedule.timezone
         behind = f", {named}" if named else ""
         inner = kind_of_inner(schedule.schedule).describe(schedule.schedule, named).removesuffix(behind)
-        return f"{inner}, {schedule.window.words}{behind}"
+        return f"{inner}, {schedule.words}{behind}"
 
     def describe_clock_changes(self, schedule: Any) -> str:
         """Describe whether it is repeating: within a window, that is by the clock."""
-        words = {union.cron_text(part.schedule): kind_in_words(part.slots.is_repeating, 0) for part in schedule.parts}
+        words = {
+            union.cron_text(part.schedule): kind_in_words(slots_of(part.schedule).is_repeating, 0)
+            for part in schedule.parts
+        }
         return joined_clock_changes(words) if words else kind_in_words(True, 0)
 
     def cron_text(self, schedule: Any) -> str:

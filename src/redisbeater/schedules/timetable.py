@@ -18,10 +18,11 @@ from zoneinfo import ZoneInfo
 from celery.schedules import BaseSchedule
 
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps, StepsExhausted
-from redisbeater.schedules.english import clock_text, join_words
+from redisbeater.schedules.english import clock_text, day_text, join_words
 from redisbeater.schedules.interval import every
 from redisbeater.schedules.kind import ScheduleKind
 from redisbeater.schedules.kinds import kind_of
+from redisbeater.schedules.limited import limited, rolled_from
 from redisbeater.schedules.zones import read_zone
 
 #: From here on, local times and the days before exist in all zones.
@@ -199,6 +200,14 @@ class Timetable:
         """Tell whether an instant is later than ``end_at``."""
         return self.end_at is not None and instant > self.end_at
 
+    @property
+    def ended_calendar(self) -> str:
+        """The calendar because of whose end :meth:`next` finds none; empty where ``end_at`` comes first."""
+        days = self.schedule.counted_days if type(self.schedule) is limited else None
+        if days is None or (self.end_at is not None and self.end_at.astimezone(self.zone).date() <= days.last):
+            return ""
+        return days.of
+
     def newest(self, fire_time: datetime, until: datetime) -> datetime:
         """Return the newest fire time from ``fire_time`` up to an instant, without stepping through the missed ones."""
         until = self._bounded(until)
@@ -317,6 +326,12 @@ def part_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
     kinds = [(part, kind_of(part)) for part in parts]
     texts = [kind.cron_text(part) for part, kind in kinds if kind.fires_at(part, zone, fire_time)]
     return f"by {join_words(texts)}" if texts else ""
+
+
+def roll_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
+    """Say from which days a fire time was moved: ``rolled from Sunday 1 November 2026``; return "" for any other."""
+    days = [day_text(day) for day in rolled_from(schedule, zone, fire_time)]
+    return f"rolled from {join_words(days)}" if days else ""
 
 
 def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:

@@ -32,7 +32,7 @@ _SPAN = re.compile(r"\s*(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)\s*", re.ASCII)
 _MOST_CHARACTERS = 1_000
 
 #: The fields of an entry that are stored with its schedule: a beat that ignored them would run outside of them.
-FIELDS = ("between", "days")
+FIELDS = ("between", "days", "calendar", "roll")
 
 #: From which minute, or slot, of a day to which.
 Span = tuple[int, int]
@@ -60,11 +60,15 @@ class Window:
         """Whether one ends on the day after."""
         return any(end > DAY_MINUTES for _, end in self.spans)
 
-    def within(self, weekday: int) -> tuple[Span, ...]:
-        """Return the parts of a weekday that lie within, in order: of windows of the day before, and of its own."""
-        before = [(0, end - DAY_MINUTES) for _, end in self.spans if end > DAY_MINUTES]
-        own = [(start, min(end, DAY_MINUTES)) for start, end in self.spans]
-        return (*(before if (weekday - 1) % 7 in self.days else ()), *(own if weekday in self.days else ()))
+    def of_day_before(self, weekday: int) -> tuple[Span, ...]:
+        """Return the parts of a weekday that lie within windows of the day before."""
+        spans = ((0, end - DAY_MINUTES) for _, end in self.spans if end > DAY_MINUTES)
+        return tuple(spans) if (weekday - 1) % 7 in self.days else ()
+
+    def of_day(self, weekday: int) -> tuple[Span, ...]:
+        """Return the parts of a weekday that lie within windows that open on it, in order."""
+        spans = ((start, min(end, DAY_MINUTES)) for start, end in self.spans)
+        return tuple(spans) if weekday in self.days else ()
 
     def opened_on(self, day: date) -> Iterator[tuple[datetime, datetime]]:
         """Yield the local times from which and to which the windows last that open on a date."""

@@ -18,6 +18,9 @@ key                type         members                                         
 ``P:zone-rules``   hash         zone -> JSON: the UTC offsets by which its local times were planned;      none
                                 zone, blank, id -> JSON: other ones, of marked entries; ``:again``,
                                 ``:listed``
+``P:calendars``    hash         name of a calendar -> its version; ``:version`` of the newest change,       none
+                                ``:planned``: that by which all entries were planned
+``P:calendar:<n>`` hash         which days count: ``docs/wire-format-entries.rst``                    none
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:answer:<id>``  string       what a change of entries has answered, for a retry whose reply was    yes
                                 lost
@@ -149,6 +152,7 @@ class Keys:
         self.zone = f"{prefix}:zone"
         self.zone_before = f"{prefix}:zone:before"
         self.zone_rules = f"{prefix}:zone-rules"
+        self.calendars = f"{prefix}:calendars"
         self.broken = f"{prefix}:broken"
         self.failing = f"{prefix}:failing"
         self.applications = f"{prefix}:applications"
@@ -183,11 +187,12 @@ class Keys:
         self.failing_delays = f"{prefix}:delays:failing"
         self.delay_sender = f"{prefix}:delays:sender"
         self.events = f"{prefix}:events"
-        #: The keys of incidents and delays, without which beat does all of its other work.
+        #: The keys of incidents, delays and calendars, without which beat does all of its other work.
         self.newer = (
             *(self.incidents, self.current, self.open_incidents, self.promises, self.passed, self.releases),
             *(self.notices, self.told, self.seen),
             *(self.delays, self.delay_messages, self.failing_delays),
+            self.calendars,
         )
         #: The lists of what something is wrong with, which other programs can make wrong.
         self.corrected = (self.failing, self.failed, self.unstable, self.waiting)
@@ -237,6 +242,7 @@ class Keys:
             self.zone: "string",
             self.zone_before: "string",
             self.zone_rules: "hash",
+            self.calendars: "hash",
             self.log: "list",
             self.beats: "hash",
             self.pause: "string",
@@ -291,6 +297,10 @@ class Keys:
     def incident(self, incident_id: str) -> str:
         """Return the key of an incident; the empty id gives what every such key begins with."""
         return f"{self.prefix}:incident:{incident_id}"
+
+    def calendar(self, name: str) -> str:
+        """Return the key of a calendar; the empty name gives what every such key begins with."""
+        return f"{self.prefix}:calendar:{name}"
 
     def trigger(self, task_id: str) -> str:
         """Return the key of what was triggered with a task id that its caller has chosen."""

@@ -29,6 +29,7 @@ from redisbeater.config.urls import Topology
 from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, is_unreserved
 from redisbeater.exceptions import (
+    CalendarsChanged,
     FormatTooNew,
     InvalidEntry,
     LockNotOwnedError,
@@ -38,6 +39,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.model.run import Run
 from redisbeater.store import keys as data_format
+from redisbeater.store.calendars import CalendarKeys
 from redisbeater.store.claim import (
     TRUSTED_SHARE,
     Claim,
@@ -192,6 +194,7 @@ class RedisSchedule:
         self.beats = Beats(self._connection, self.keys)
         self.measures = Measures(self._connection, self.keys, track_runs=config.track_runs)
         self.zone_rules = ZoneRulesKey(self._connection, self.keys)
+        self.calendars = CalendarKeys(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.page = PageKeys(self._connection, self.keys)
         self.triggers = TriggerKeys(self._connection, self.keys)
@@ -206,7 +209,14 @@ class RedisSchedule:
     # What beat does with due entries
 
     def claim(
-        self, *, token: str, limit: int, oldest_only: bool = False, line: str = "", passes: bool = False
+        self,
+        *,
+        token: str,
+        limit: int,
+        oldest_only: bool = False,
+        line: str = "",
+        passes: bool = False,
+        calendars: str = "",
     ) -> Claim:
         """Take up to ``limit`` due entries for a lease, as :class:`Claim` orders them; no two beats get the same entry.
 
@@ -216,11 +226,13 @@ class RedisSchedule:
             oldest_only: where more are due, none of the newest is among them.
             line: what this beat writes about itself; empty: nothing.
             passes: whether it is stored that a beat claims now.
+            calendars: the number of the newest change of a calendar by which this beat plans; empty: there is none.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
             FormatTooNew: the data was written by a newer beat; nothing was taken.
             ZoneChanging: fire times are still those of the zone before; nothing was taken.
+            CalendarsChanged: there is a newer change of a calendar; nothing was taken.
             SchedulePaused: the schedule is paused; nothing was taken.
         """
         self._undo_lost_claims()
@@ -229,7 +241,8 @@ class RedisSchedule:
         lease = self._config.lease_timeout
         newest = 0 if oldest_only else limit // 4
         terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix, self._identity.new]
-        terms += [str(data_format.FORMAT), *self._bounds, line, "1" if passes else "", *self.runs.claim_terms]
+        terms += [str(data_format.FORMAT), *self._bounds, line, "1" if passes else "", calendars]
+        terms += self.runs.claim_terms
         try:
             outcome, text, *rows = self._connection.run(
                 "claim",
@@ -247,6 +260,8 @@ class RedisSchedule:
             raise FormatTooNew(data_format.refusal(self.keys.format, text))
         if outcome == "REPLANNING":
             raise ZoneChanging("the time zone of the schedule has changed, and its fire times are planned again")
+        if outcome == "RECALENDARED":
+            raise CalendarsChanged("a calendar has changed, and entries that name it are planned again")
         if outcome == "PAUSED":
             passed = (before, from_unix(rows[0])) if len(rows) > 1 and (before := instant_of(rows[1])) else None
             raise SchedulePaused(None if int(text) < 0 else int(text) / 1000, passed)
@@ -513,6 +528,7 @@ class RedisSchedule:
         ours = [self.keys.schedule, self.keys.broken, self.keys.zone, self.keys.failing]
         terms = [self.keys.prefix, *self._bounds, *map(str, page or (0, 0, 0))]
         reply: dict[str, Any] = json.loads(self._connection.run("load", [*ours, *map(self.keys.entry, names)], terms))
+        self.calendars.see(reply.get("calendars", ""))
         return reply
 
     def save(self, changes: Sequence[Change], *, planned_by: str = "") -> dict[str, str]:

@@ -74,6 +74,8 @@ class Snapshot:
     zone: str = ""
     #: The ids of the rules by which it was planned, in the order of its zones; empty: those that all others were.
     rules: str = ""
+    #: The calendars by which it was planned, each with its version: ``at=3 xnys=7``; empty: it is not known.
+    calendars: str = ""
     #: Whether it was not read: no such entry is expected, and ``now`` is about a second old at most.
     is_expected: bool = False
 
@@ -104,6 +106,7 @@ class Snapshot:
             oversized_bytes=int(fields.get("oversized", 0)),
             zone=zone,
             rules=fields.get("rules", ""),
+            calendars=fields.get("calendars", ""),
         )
 
     @property
@@ -156,6 +159,8 @@ class Change(NamedTuple):
     #: The zones on whose rules the score depends, and the ids of those by which it was planned, each with blanks.
     zones: str = ""
     rules: str = ""
+    #: The calendars by which its score was planned, each with its version: ``at=3 xnys=7``.
+    calendars: str = ""
     #: Of an entry that was not read: the server's time and the zone by which it is planned.
     as_of: str = ""
     zone: str = ""

@@ -77,7 +77,10 @@ def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -
     """
     if isinstance(times, (str, datetime)) or not times:
         raise ValueError(f"times: expected a list of at least one time, got {quoted(times)}")
-    policy = ResolvedPolicy.of(entry._definition(), Context.of(entry.app).defaults).afresh()
+    definition, context = entry._definition(), Context.of(entry.app)
+    if definition.calendars:
+        context.redis.calendars.refresh()
+    policy = ResolvedPolicy.of(definition, context.in_zone("").defaults).afresh()
     timetable = policy.timetable
     expected = [read_moment(each, timetable.local_zone, "times") for each in times]
     fire_times = list(islice(_fire_times(policy, expected[0]), len(expected)))

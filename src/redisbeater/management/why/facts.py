@@ -21,6 +21,7 @@ from redisbeater.model.incident import Incident
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Run
+from redisbeater.schedules.calendar import Calendars
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH, clock_words, from_iso, relative_words
 
@@ -42,7 +43,7 @@ class Answer:
             ``broker_away``, ``no_pass``, ``redis_refuses``, ``disabled``, ``broken``, ``not_started``, ``ended``,
             ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``, ``left_out``, ``skip``,
             ``disabled_until``, ``max_runs``, ``out_of_bounds``, ``created_later``, ``deleted``, ``gone``,
-            ``no_fire_time`` or ``unknown``; where runs are recorded also
+            ``calendar_ended``, ``no_fire_time`` or ``unknown``; where runs are recorded also
             ``queued``, ``buffered``, ``running``, ``failed``, ``unstable``, ``lost``, ``revoked``, ``expired`` and
             ``overlap``.
         sentence: the answer for people, with times in the zone of the entry.
@@ -94,6 +95,7 @@ class Facts:
         beats: the lines of the beats, those that lead first.
         longest_pass: a beat whose line is older than that makes no passes any more.
         workers_report: whether a worker has ever reported a run of the schedule; True where runs are not recorded.
+        calendars: those of the schedule.
         shown_in: the zone of the times in words; None: that of the entry.
     """
 
@@ -103,6 +105,7 @@ class Facts:
     exists: bool
     stored: StoredEntry | None
     policy: ResolvedPolicy | None
+    calendars: Calendars
     problem: str
     problem_since: str
     is_claimed: bool
@@ -142,6 +145,15 @@ class Facts:
     def run(self, run_id: str) -> Run | None:
         """Return the run with that id, if it is one of the newest."""
         return next((run for run in self.runs if run.id == run_id), None)
+
+    @property
+    def ended_calendar(self) -> str:
+        """The calendar because of whose end the entry has no fire time left, or an empty text."""
+        stored, policy = self.stored, self.policy
+        names = stored.definition.calendars if stored else []
+        if stored is None or policy is None or not names or not self.calendars.keys() >= set(names):
+            return ""
+        return policy.ended_calendar(stored.meta.total_run_count)
 
     def recent(self) -> tuple[Evidence, ...]:
         """Return the newest lines of the entry's log as evidence."""
@@ -221,6 +233,7 @@ def read_facts(context: Context, name: str, now: datetime | None) -> Facts:
         exists=snapshot.exists,
         stored=stored,
         policy=ResolvedPolicy.of(stored.definition, of_zone.defaults).afresh() if stored else None,
+        calendars=of_zone.defaults.calendars,
         problem=report.get("reason", "") or problem,
         problem_since=report.get("since", ""),
         is_claimed=snapshot.is_claimed,

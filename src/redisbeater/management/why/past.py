@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import MAXYEAR, datetime, timedelta, tzinfo
 
+from celery.schedules import BaseSchedule
+
 from redisbeater.context import Context
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
@@ -30,6 +32,8 @@ from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.model.skip import Reason
+from redisbeater.schedules.calendar import chosen
+from redisbeater.schedules.english import date_text
 from redisbeater.schedules.limited import limited
 from redisbeater.schedules.timetable import moved_times
 from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
@@ -243,14 +247,30 @@ class _Case:
     # What the rules ask
 
     def _outside(self) -> str:
-        """Return that its schedule would fire but for its window, or an empty text."""
+        """Return that its schedule would fire but for its window or its calendars, or an empty text."""
         policy, stored = self.facts.policy, self.facts.stored
         schedule = stored.definition.schedule if stored else None
-        if policy is None or not isinstance(schedule, limited) or schedule.every is not None:
+        if policy is None or not isinstance(schedule, limited):
             return ""
-        following = replace(policy.timetable, schedule=schedule.schedule, known={}).next(self.at - _MICROSECOND)
-        is_within = following is not None and self._is_asked(following)
-        return f", outside of its window {schedule.window.words}" if is_within else ""
+        if schedule.calendar and self._would_fire(schedule.on_all_days, policy):
+            return self._day_off(schedule.calendar, policy)
+        if schedule.every is None and self._would_fire(schedule.schedule, policy):
+            return f", outside of its window {schedule.window.words}"
+        return ""
+
+    def _would_fire(self, schedule: BaseSchedule, policy: ResolvedPolicy) -> bool:
+        following = replace(policy.timetable, schedule=schedule, known={}).next(self.at - _MICROSECOND)
+        return following is not None and self._is_asked(following)
+
+    def _day_off(self, calendar: str, policy: ResolvedPolicy) -> str:
+        """Return why the day has no fire time by the calendars, or an empty text."""
+        today = self.at.astimezone(policy.timetable.local_zone).date()
+        for day in (today, today - timedelta(days=1)):  # a window over midnight has opened on the day before
+            texts = [self.facts.calendars[name].words_of(day) for name, inverted in chosen(calendar)
+                     if not self.facts.calendars[name].is_chosen(day, inverted=inverted)]  # fmt: skip
+            if texts:
+                return f": {date_text(day)} {' and '.join(texts)}"
+        return ""
 
     def _skipped(self, line: LogLine, place: int) -> Answer:
         sentences: dict[str, Callable[[], str]] = {

@@ -22,7 +22,8 @@ from redisbeater.model.beat_line import Pause
 from redisbeater.model.incident import OVERDUE
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.schedules.timetable import part_note
+from redisbeater.schedules.english import date_text
+from redisbeater.schedules.timetable import part_note, roll_note
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
 
@@ -169,12 +170,20 @@ def _disabled(facts: Facts, policy: ResolvedPolicy) -> Answer:
     return Answer(verdict="disabled", sentence=f"{sentence} {failures(facts, facts.result)}", evidence=evidence)
 
 
+#: What to do where a calendar has ended.
+_MORE = "Import more years of it: calendar import; the entry is planned again then"
+
+
 def _finished(facts: Facts, policy: ResolvedPolicy) -> Answer:
     count = facts.stored.meta.total_run_count if facts.stored else 0
     end_at = policy.timetable.end_at
     if policy.is_spent(count):
         runs = "run" if policy.max_runs == 1 else "runs"
         verdict, sentence = "spent", f"Has had its {policy.max_runs:,} {runs} (max_runs)."
+    elif name := facts.ended_calendar:
+        last = date_text(facts.calendars[name].days.last)
+        verdict, sentence = "calendar_ended", f"Dormant: the calendar {name} has ended, on {last}."
+        return Answer(verdict=verdict, sentence=sentence, evidence=(*_last_run(facts), *facts.recent()), advice=_MORE)
     elif end_at is not None and end_at < facts.now:
         verdict, sentence = "ended", f"After its end_at, {facts.time(end_at)}: no fire time is left."
     else:
@@ -234,9 +243,11 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
 
 
 def by_part(policy: ResolvedPolicy, fire_time: datetime) -> tuple[Evidence, ...]:
-    """Return by which of several crons an entry fires, if it has several."""
-    text = part_note(policy.timetable.schedule, policy.timetable.local_zone, fire_time)
-    return (Evidence(at=fire_time, text=f"fires {text}"),) if text else ()
+    """Return by which of several crons an entry fires, if it has several, and from which days that was moved."""
+    schedule, zone = policy.timetable.schedule, policy.timetable.local_zone
+    part, roll = part_note(schedule, zone, fire_time), roll_note(schedule, zone, fire_time)
+    texts = (f"fires {part}" if part else "", roll)
+    return tuple(Evidence(at=fire_time, text=text) for text in texts if text)
 
 
 def _disabled_until(facts: Facts) -> datetime | None:

@@ -10,7 +10,8 @@
 -- without a hash is reported.
 --
 -- Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction (one hash tag in the
--- prefix). So does the key that says when a beat claimed last; a beat without a right to that key claims all the same.
+-- prefix). So do the key that says when a beat claimed last, and that which lists calendars; a beat without a right to
+-- these claims all the same.
 -- All entries are read before any is written: on a cluster that moves the slot, reading a key that has left fails the
 -- script. Without a right that a commit needs, nothing is taken.
 --
@@ -39,12 +40,14 @@
 -- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
 -- ARGV[11] beat      text: the line of this beat; '': none is due
 -- ARGV[12] passes    text: '1': store that a beat claims now; '': not yet again
--- ARGV[13] runs      text: '1': runs are tracked; missing: they are not
+-- ARGV[13] calendars text: the number of the newest change of a calendar by which this beat plans; '': there is none
+-- ARGV[14] runs      text: '1': runs are tracked; missing: they are not
 -- Returns one of these; with any but the first, nothing was taken:
 --      {'CLAIMED', JSON, rows, rows, ...}: see below
 --      {'FENCED', ''}: another beat holds the lock, or nobody does
 --      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
+--      {'RECALENDARED', ''}: a calendar has changed, and this beat plans by what it was before
 --      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end), the server's time, passed}
 -- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, next_delay:
 --      when beat is to send the next delay, missing: members that stand for no entry, passed: when a beat claimed
@@ -60,7 +63,7 @@ local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 
 local zone, before, beats, pause = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
-local passes, runs = ARGV[12], ARGV[13]
+local passes, calendars, runs = ARGV[12], ARGV[13], ARGV[14]
 
 -- Store that a beat claims now, and return when one did before; nil: none did, or another program's text is there.
 local function pass(key)
@@ -74,6 +77,7 @@ local is_replanning = redis.call('PTTL', before) == -1 and text_at(before) and t
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 if is_replanning then return {'REPLANNING', ''} end
+if newest_of_calendars(prefix) ~= calendars then return {'RECALENDARED', ''} end
 write_beat(beats, beat)
 local passed_before = passes ~= '' and aside(pass, prefix .. ':passed') or nil
 if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause)), server_time(), passed_before} end

@@ -1,7 +1,8 @@
 -- Read entries and the clock at one instant: those whose keys are passed, or a page of the schedule, of which the
 -- failing entries come first, then the next to run, dormant ones last; the failing ones come there once more.
 --
--- The keys of a page are read from the lists of entries: they share the slot by construction.
+-- The keys of a page are read from the lists of entries, and the key of calendars is built from the prefix: they share
+-- the slot by construction.
 --
 -- The score of an entry that is claimed, or waits for another try or for its jitter, only says when beat looks again;
 -- the score returned is the fire time then. A key of another type is no entry, nor is one that is not of this schedule.
@@ -19,14 +20,14 @@
 -- ARGV[4] start      number of members before the page
 -- ARGV[5] size       number of members of the page; 0: the entries that are passed are read
 -- ARGV[6] number     of entries of the page that are read, the first ones
--- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is
---      none, or {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin,
---      last_error, claim, failures: how many of its runs have failed in a row, ends: letters of its last ends and when
---      the last one was; report, declaration: why it is broken, and why a declaration of its name could not be stored;
---      of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not stored is
---      left out. Of a page also {names: of all its members, end: how many members come before the next page, unless it
---      is the last one, total: how many the schedule has, reports: how many there are on broken entries and
---      declarations}
+-- Returns JSON: {now, zone: '' where there is none, calendars: the number of the newest change of one, entries:
+--      for each entry, until there is enough, false: there is none, or {definition, meta, recorded_run, skipped, or
+--      oversized: the bytes of these four; score, origin, last_error, claim, failures: how many of its runs have failed
+--      in a row, ends: letters of its last ends and when the last one was; report, declaration: why it is broken, and
+--      why a declaration of its name could not be stored; of a failing one is_failing, tries, failing_since, and
+--      retry_at unless it is claimed; rules, calendars: by which it was planned}}; what is not stored is left out. Of a
+--      page also {names: of all its members, end: how many members come before the next page, unless it is the last
+--      one, total: how many the schedule has, reports: how many there are on broken entries and declarations}
 local schedule, broken, zone, failing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local prefix, most, enough, start, size, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local entries, bytes = {}, 0
@@ -46,7 +47,8 @@ local function load(key)
   end
   local entry = read_bounded(
     key, most, 0,
-    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures', 'ends', 'rules'
+    'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures', 'ends', 'rules',
+    'calendars'
   )
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil
@@ -76,6 +78,7 @@ local function members()
 end
 
 local reply = {now = server_time(), zone = text_at(zone) or '', entries = entries}
+reply.calendars = newest_of_calendars(prefix)
 local keys = {}
 for i = 5, #KEYS do
   keys[#keys + 1] = KEYS[i]

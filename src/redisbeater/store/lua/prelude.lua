@@ -52,6 +52,12 @@ local function text_at(key)
   return text and string.sub(text, 1, 200) or nil
 end
 
+-- Return the number of the newest change of a calendar; '' where there is none, and without a right to that key.
+local function newest_of_calendars(prefix)
+  local number = redis.pcall('HGET', prefix .. ':calendars', ':version')
+  return type(number) == 'string' and string.sub(number, 1, 20) or ''
+end
+
 -- Tell whether an entry can have a name: keys of beat's own begin with a colon, and no program writes longer names.
 local function is_name(name) return name ~= '' and #name <= 512 and string.sub(name, 1, 1) ~= ':' end
 

@@ -1,4 +1,5 @@
--- Create or change entries, each if it still is what its change was based on: definition, meta, fire time and claim.
+-- Create or change entries, each if it still is what its change was based on: definition, meta, fire time, claim, and
+-- the versions of the calendars by which it was planned. The key of these is built from that of the schedule.
 --
 -- An entry that is claimed at this moment keeps its claim, so that its run is recorded. A new score replaces that of
 -- the claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come
@@ -20,7 +21,8 @@
 --                     origin of a static entry (its application, and a digest of its declaration) or of a file's entry;
 --                     what is missing keeps what is stored. log: a line for the log; skipped: that of a backup;
 --                     zones and rules: the zones on whose rules its score depends, and the ids of those by which it was
---                     planned; without a definition, only these are written. Then
+--                     planned, calendars: those that it names and their versions; without a definition, only these
+--                     are written. Then
 --                     what was read, missing where there was none: seen (the digest of what is stored), planned (the
 --                     fire time), claim. Of an entry that was not read as_of, UNIX seconds, and zone: by which time and
 --                     zone of those that inherit it is planned
@@ -54,7 +56,21 @@ local function record_rules(name, own)
   if not mine.is_beat then redis.call('HSET', rules, ':again', '1') end
 end
 
+local calendars = string.sub(schedule, 1, -10) .. ':calendars' -- that of the schedule is the prefix and ':schedule'
+
+-- Tell whether the calendars by which an entry is planned have other versions by now.
+local function is_outdated(change)
+  for name, version in string.gmatch(change.calendars or '', '(%S+)=(%d+)') do
+    if try('HGET', calendars, name) ~= version then return true end
+  end
+end
+
 local function mark(key, change)
+  if change.calendars then
+    redis.call('HSET', key, 'calendars', change.calendars)
+  elseif change.seen then
+    redis.call('HDEL', key, 'calendars')
+  end
   for name in string.gmatch(change.zones or '', '%S+') do
     if others[name] then return redis.call('HSET', key, 'rules', change.rules) end
   end
@@ -69,7 +85,7 @@ end
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
-  if change.as_of and not is_as_expected(change) then return 'CONFLICT' end
+  if change.as_of and not is_as_expected(change) or is_outdated(change) then return 'CONFLICT' end
   if kind == 'none' then return change.seen and 'CONFLICT' or is_below_another(schedule, key) and 'NOT_OURS' end
   if kind ~= 'hash' then return 'FOREIGN' end
   local stored = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at')
@@ -84,7 +100,7 @@ end
 local function save(key, change)
   -- First what a full memory refuses: then nothing is written.
   if change.definition then redis.call('HSET', key, 'definition', change.definition) end
-  if change.score or change.zones then mark(key, change) end
+  if change.score or change.zones or change.calendars then mark(key, change) end
   if not change.definition then return end
   write_meta(key, change.meta, change.recorded_run, change.skipped)
   if change.origin then
