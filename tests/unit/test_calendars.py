@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from moments import at, sequence, utc
 from shifts import shifts, span
 from support.examples import examples
-from window_reference import Clock, Windows
+from window_reference import Clock, Cron, Windows
 
 from redisbeater import InvalidEntry, any_of, cron
 from redisbeater.model.definition import Definition
@@ -235,7 +235,8 @@ def test_crons_and_intervals_fire_on_the_days_of_a_calendar(
     of_cron, of_interval = (
         limited(each, between, calendar=name).on_days_of({"drawn": calendar}) for each in (cron(text), schedule(1500))
     )
-    check(of_cron, info, day, clock.cron(hours, minutes, drawn, is_repeating=is_repeating))
+    meant = Cron(frozenset(hours), frozenset(minutes), is_repeating)
+    check(of_cron, info, day, clock.cron(meant, drawn))
     check(of_interval, info, day, clock.interval(25, drawn))
 
 
@@ -257,7 +258,8 @@ def test_a_fixed_cron_rolls_as_the_reference_does(
     text = f"0,30 1,2 {','.join(map(str, sorted(dates)))} * *"
     when = limited(cron(text), calendar="!drawn" if inverted else "drawn", roll=roll).on_days_of({"drawn": calendar})
 
-    expected = clock.cron({1, 2}, {0, 30}, Windows(dates=targets), is_repeating=False)
+    meant = Cron(frozenset({1, 2}), frozenset({0, 30}), is_repeating=False)
+    expected = clock.cron(meant, Windows(dates=targets))
     check(when, ZoneInfo(zone), day, expected)
 
 
