@@ -132,6 +132,11 @@ def test_a_day_rolls_by_a_month_and_no_farther() -> None:
     assert gap.rolled(date(2026, 4, 2), "previous") is None
 
 
+@pytest.mark.parametrize("roll", ["next", "previous", "modified"])
+def test_no_day_rolls_into_a_calendar_that_does_not_cover_it(roll: str) -> None:
+    assert [AT.days.rolled(day, roll) for day in (AT.days.first - DAY, AT.days.last + DAY)] == [None, None]
+
+
 def test_the_note_says_from_which_days_a_fire_time_was_moved() -> None:
     first, christmas = on(cron("0 9 1 * *"), "at", "next"), on(cron("0 9 25,26 12 *"), "at", "next")
     union = on(any_of("0 9 1 * *", "0 9 25,26 12 *"), "at", "next")

@@ -288,10 +288,11 @@ class WindowedSlots(Slots):
 
     def __init__(self, slots: Slots, window: Window, days: Days | None = None) -> None:
         self._slots, self.unit, self._days = slots, slots.unit, days
+        before, own = ([part(day) for day in range(7)] for part in (window.of_day_before, window.of_day))
+        units = {spans: self._units(spans) for spans in {*before, *own}}
         #: The parts of each weekday within windows of the day before, and of its own, in units; none where the cron has
         #: no time within them.
-        self._before = [self._units(window.of_day_before(day)) for day in range(7)]
-        self._own = [self._units(window.of_day(day)) for day in range(7)]
+        self._before, self._own = [units[spans] for spans in before], [units[spans] for spans in own]
         self._within = [before + own for before, own in zip(self._before, self._own)]
 
     def _units(self, spans: tuple[Span, ...]) -> tuple[Span, ...]:
