@@ -109,7 +109,7 @@ def test_a_dry_run_says_which_days_and_which_runs_change_and_writes_nothing(
     result = days_off(f"{first} Company party", options=("--dry-run",))
 
     assert f"{first:%A} {first.day} {first:%B} {first.year} does not count (Company party)" in result.output
-    assert "within a year 2 runs fall away and 0 are added, of 2 entries" in result.output
+    assert "within a year: 0 runs move, 2 vanish; of 2 entries" in result.output
     assert f"  report: 1 away, 0 added\n    - {first:%a} {first} 09:00 UTC\n" in result.output
     assert client.hgetall(f"{prefix}:calendar:at") == before
     assert [run.local.date() for run in store.upcoming("report", limit=5)][3:] == [first, second]

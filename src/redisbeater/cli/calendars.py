@@ -25,6 +25,7 @@ from redisbeater.management.calendars import (
     read_calendar,
     store_calendar,
 )
+from redisbeater.management.moved import in_words
 from redisbeater.schedules.calendar import Calendar, check_calendar_name
 from redisbeater.schedules.english import day_text
 
@@ -154,10 +155,13 @@ def _words(preview: CalendarPreview, estimated: int, view: View) -> Iterator[str
 
 
 def _words_of_runs(preview: CalendarPreview) -> Iterator[str]:
-    away, added = sum(len(each.away) for each in preview.moved), sum(len(each.added) for each in preview.moved)
-    yield f"within a year {away:,} runs fall away and {added:,} are added, of {len(preview.moved):,} entries"
-    for moved in preview.moved[:SHOWN_ENTRIES]:
-        yield from _moves(moved)
+    pairs = [(len(each.away), len(each.added)) for each in preview.moved]
+    moved = sum(map(min, pairs))
+    vanish, more = (sum(numbers) - moved for numbers in zip(*pairs)) if pairs else (0, 0)
+    entries = "1 entry" if len(pairs) == 1 else f"{len(pairs):,} entries"
+    yield f"within a year: {in_words(moved=moved, vanish=vanish, more=more)}; of {entries}"
+    for each in preview.moved[:SHOWN_ENTRIES]:
+        yield from _moves(each)
     if len(preview.moved) > SHOWN_ENTRIES:
         yield f"  and {len(preview.moved) - SHOWN_ENTRIES:,} more entries"
     if preview.others:

@@ -48,16 +48,21 @@ class Moved(NamedTuple):
     @property
     def words(self) -> str:
         """The same in words: ``24 runs move, 0 vanish; busiest minute 53 -> 31``."""
-        move = "1 run moves" if self.moved == 1 else f"{self.moved:,} runs move"
-        besides = f", {self.more:,} come besides" if self.more else ""
         before, after = (peak.runs if peak else 0 for peak in self.peaks)
-        return f"{move}, {self.vanish:,} vanish{besides}; busiest minute {before:,} -> {after:,}"
+        counts = in_words(moved=self.moved, vanish=self.vanish, more=self.more)
+        return f"{counts}; busiest minute {before:,} -> {after:,}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON, without the minutes."""
         before, after = self.peaks
         numbers = {name: getattr(self, name) for name in ("moved", "vanish", "more")}
         return {**numbers, "busiest_minute": [before and [*before], after and [*after]]}
+
+
+def in_words(*, moved: int, vanish: int, more: int) -> str:
+    """Say how many runs a change moves: ``24 runs move, 0 vanish``."""
+    move = "1 run moves" if moved == 1 else f"{moved:,} runs move"
+    return f"{move}, {vanish:,} vanish" + (f", {more:,} come besides" if more else "")
 
 
 @long_read
