@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -278,6 +279,20 @@ def test_the_form_of_the_page_takes_a_calendar_and_shows_what_it_does(
     assert wrong.status_code == 422
     assert 'id="error-calendar"' in wrong.text
     assert list(store.names()) == ["pay"]
+
+
+def test_the_form_offers_to_move_no_day(days_off: Callable[..., Result], shop: Celery, store: ScheduleStore) -> None:
+    days_off()
+    store.create("pay", "shop.report", cron("0 9 1 * *"), calendar="at", roll="next")
+    web = browse(shop)
+    page = web.get("/entry/edit?name=pay").text
+    assert re.findall(r'name="roll" value="(\w*)"( checked)?', page) == [
+        ("", ""), ("next", " checked"), ("previous", ""), ("modified", ""),
+    ]  # fmt: skip
+    form = {**web.get("/entry/edit.json?name=pay").json(), "was": "pay", "roll": ""}
+    assert web.post("/entry", data=form).status_code in (200, 303)
+
+    assert (store.get("pay").calendar, store.get("pay").roll) == ("at", None)
 
 
 def test_what_another_program_has_written_as_a_calendar_is_none(

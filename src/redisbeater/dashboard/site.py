@@ -170,6 +170,8 @@ def _choices(field: Field, inherited: str) -> list[FormChoice]:
     words = [
         FormChoice("" if each is field.default else str(each), str(each), each.sentence) for each in field.kind.choices
     ]
+    if field.default is None:
+        return [FormChoice("", "none", ""), *words]
     return [FormChoice("", "default", inherited), *words] if inherited else words
 
 
