@@ -1718,7 +1718,7 @@ CALENDARS = (
         old="            return day if self.covers(day) else None",
         new="            return day if self.covers(day) else self.preceding(day)",
         harm="An entry fires on the last day of its calendar for days of which nothing is known.",
-        first=("unit/test_calendars.py",),
+        first=("unit/test_days_of_calendars.py",),
     ),
 )
 

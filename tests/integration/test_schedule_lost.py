@@ -397,7 +397,7 @@ def test_a_missing_right_is_logged_once_and_the_pass_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Beat may use all keys but those of incidents, as one whose rights name its keys one by one."""
-    keys = [f"~{prefix}{begin}" for begin in ("[^:]*", ":[^ci]*", ":changes", ":claim*", ":id")]
+    keys = [f"~{prefix}{begin}" for begin in ("[^:]*", ":[^ci]*", ":calendars", ":changes", ":claim*", ":id")]
     client.execute_command("ACL", "SETUSER", "lost", "on", "nopass", "resetkeys", *keys, "&*", "+@all")
     try:
         fill(app := make_app(redisbeater_redis_options={"username": "lost"}))

@@ -533,9 +533,8 @@ def test_a_missing_right_is_logged_once_and_runs_are_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Beat may use all keys but those of incidents, as one whose rights name its keys one by one."""
-    keys = [
-        f"~{prefix}{begin}" for begin in ("[^:]*", ":[^ciop]*", ":changes", ":claim*", ":id", ":pause", ":payload*")
-    ]
+    begins = ("[^:]*", ":[^ciop]*", ":calendars", ":changes", ":claim*", ":id", ":pause", ":payload*")
+    keys = [f"~{prefix}{begin}" for begin in begins]
     client.execute_command("ACL", "SETUSER", "older", "on", "nopass", "resetkeys", *keys, "&*", "+@all")
     try:
         app = make_app(redisbeater_redis_options={"username": "older"})
