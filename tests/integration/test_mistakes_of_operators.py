@@ -268,6 +268,15 @@ def test_the_error_names_the_option(
     assert (finished.exit_code, finished.stderr.startswith(error)) == (2, True), finished.stderr
 
 
+@pytest.mark.parametrize(("option", "said"), [("--foo", "No such option"), ("--sorted", "'--sort'")])
+def test_only_an_option_that_the_help_shows_is_proposed(run: Run, option: str, said: str) -> None:
+    finished = run("list", option)
+
+    assert finished.exit_code == 2
+    assert said in finished.stderr
+    assert "--now" not in finished.stderr
+
+
 def test_a_file_without_an_owner_says_how_to_name_one(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     path.write_text('{"redisbeater": 1, "entries": {}}')

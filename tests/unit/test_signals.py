@@ -101,7 +101,6 @@ def test_a_receiver_of_one_sender_hears_of_no_other(calls: list[str]) -> None:
 
 
 def test_a_signal_without_receivers_does_nothing() -> None:
-    assert run_skipped.receivers == []
     assert run_skipped.send("report", name="report") == []
 
 

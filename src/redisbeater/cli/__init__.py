@@ -40,6 +40,16 @@ class _LazyGroup(click.Group):
         """Add a command, without an import of the others: its module may be the first that is imported."""
         self._commands[name or cmd.name or ""] = cmd
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; for an option that it does not have, only one that its help shows is proposed."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as exc:
+            params = exc.ctx.command.params if exc.ctx else []
+            unseen = {name for each in params if isinstance(each, click.Option) and each.hidden for name in each.opts}
+            left = [name for name in exc.possibilities or [] if name not in unseen]
+            raise click.NoSuchOption(exc.option_name, possibilities=left, ctx=exc.ctx) from None
+
 
 @click.group(cls=_LazyGroup)
 @click.option("--key-prefix", help="The schedule with this key prefix; default: redisbeater_key_prefix.")
