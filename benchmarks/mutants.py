@@ -121,7 +121,7 @@ def _find(mutant: Mutant, unchanged: Checkout, stages: Mapping[str, Sequence[str
 
 def _stages(mutant: Mutant, options: argparse.Namespace) -> dict[str, Sequence[str]]:
     """Return by name what pytest gets in each stage."""
-    stages: dict[str, Sequence[str]] = {"first": ["--default", *(f"tests/{name}" for name in mutant.first)]}
+    stages: dict[str, Sequence[str]] = {"first": [f"tests/{name}" for name in mutant.first]}
     if not options.first:
         stages["whole"] = (*WHOLE, TABLE_LEFT_OUT)
     if options.rest:

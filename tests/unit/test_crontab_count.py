@@ -22,7 +22,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 @shifts
-@examples(20)
+@examples(20, default=6)
 @given(expression=around_shifts, data=st.data())
 def test_counting_by_days_equals_counting_one_by_one(zone: str, day: str, expression: str, data: st.DataObject) -> None:
     info = ZoneInfo(zone)

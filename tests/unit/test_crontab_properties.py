@@ -219,7 +219,7 @@ _starred = st.tuples(
 
 
 @pytest.mark.parametrize(("zone", "day"), WHOLE_HOURS.values(), ids=list(WHOLE_HOURS))
-@examples(30)
+@examples(30, default=6)
 @given(expression=st.one_of(fixed, _starred))
 def test_around_shifts_of_whole_hours_it_agrees_with_cronsim(zone: str, day: str, expression: str) -> None:
     info = ZoneInfo(zone)

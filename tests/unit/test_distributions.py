@@ -122,6 +122,7 @@ def test_the_metadata_name_what_people_search_for(wheel: Path) -> None:
     assert {"celery", "beat", "redis", "valkey"} <= set(metadata["Keywords"].split(","))
 
 
+@pytest.mark.processes
 def test_the_wheel_works_where_it_is_unpacked(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)

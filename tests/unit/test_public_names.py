@@ -65,6 +65,7 @@ def loaded_by(program: str) -> list[str]:
     ).stdout.split()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("process", PROCESSES)
 def test_a_process_loads_no_room_that_it_has_no_use_for(process: str) -> None:
     program, unneeded = PROCESSES[process]
@@ -85,6 +86,7 @@ for module in [each.name for each in pkgutil.iter_modules(redisbeater.cli.__path
 """
 
 
+@pytest.mark.processes
 def test_each_module_of_the_command_line_may_be_the_first_that_is_imported() -> None:
     process = subprocess.run([sys.executable, "-c", IMPORT_EACH_FIRST], capture_output=True, text=True)
 
@@ -138,6 +140,7 @@ def test_type_checkers_see_each_name_where_it_is() -> None:
     ] == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("module", ["dashboard", "exceptions", "results", "signals", "testing"])
 def test_a_public_module_is_imported_at_its_first_use(module: str) -> None:
     assert f"redisbeater.{module}" in loaded_by(f"import redisbeater; redisbeater.{module}.__all__")

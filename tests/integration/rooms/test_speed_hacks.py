@@ -117,6 +117,7 @@ def thresholds(request: pytest.FixtureRequest, _untuned: None) -> tuple[int, int
     return request.param
 
 
+@pytest.mark.processes
 def test_garbage_is_collected_less_often_but_as_the_application_wants_it(
     app: Celery, thresholds: tuple[int, int, int]
 ) -> None:

@@ -23,6 +23,9 @@ from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduleEntry, 
 from redisbeater.model.message import Message
 from redisbeater.notices.delivery import MOST_PROCESSES, Delivery, Letter
 
+#: Each of them starts processes that send.
+pytestmark = pytest.mark.processes
+
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 Run = Callable[..., Result]
