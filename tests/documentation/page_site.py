@@ -75,7 +75,7 @@ class Site:
         return printed.getvalue()
 
     def run_file(self, name: str) -> str:
-        """Run what a file of the folder does as a program, with the app that the page imports; return what it prints."""
+        """Run what a file of the folder does as a program, with the app that is imported; return what it prints."""
         printed, names = io.StringIO(), {**vars(sys.modules[name.removesuffix(".py")]), "__name__": "__main__"}
         *_, act = ast.parse((self.folder / name).read_text(encoding="utf-8"), name).body
         assert ast.unparse(act).startswith("if __name__ == '__main__':"), act
@@ -129,7 +129,7 @@ class Site:
         return text
 
     def public(self, text: str) -> str:
-        """Return an output with the databases of the page, and with a name of the worker, which has none in this process."""
+        """Return an output with the databases of the page, and a name for the worker, which has none here."""
         text = re.sub(rf"(?<![\w@]){re.escape(socket.gethostname())}(?![\w@]|:\d)", "celery@w1", text)
         for theirs, ours in _DATABASES.items():
             text = text.replace(self.server.url(ours), theirs)
