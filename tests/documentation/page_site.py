@@ -189,7 +189,10 @@ class Site:
         load_script = connection.load_script
 
         def load(name: str, **terms: Any) -> connection.Script:
-            return load_script(name, **terms).at(f"{self.now.timestamp():.6f}")
+            script = load_script(name, **terms)
+            timed = script.at(f"{self.now.timestamp():.6f}")
+            vars(timed)["at"] = script.at  # a FakeClock of the page goes before
+            return timed
 
         clock_gettime, monotonic = time.clock_gettime, time.monotonic
         connection.load_script = load
