@@ -7,14 +7,12 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ("MARKS", "SETUP", "Block", "blocks")
+__all__ = ("MARKS", "Block", "blocks")
 
 #: Comments in front of a block that change how it is run; each has a text behind its colon.
 #: ``not run``: why nothing can run it. ``output differs``: why its output is not compared. ``file``: where it is saved.
-MARKS = ("not run", "output differs", "file")
-
-#: A comment whose indented lines are Python that a test runs there, and that readers do not see.
-SETUP = "setup"
+#: ``clock``: how much time passes before it, such as ``70 s``; a beat and a worker that the page has started work on.
+MARKS = ("not run", "output differs", "file", "clock")
 
 _DIRECTIVE = re.compile(
     r"^( *)\.\. (?:code-block:: (\w+)|(setup):)\n(?:\1   :.*\n)*\n((?:\1   .*\n|\n)+)", re.MULTILINE

@@ -34,6 +34,9 @@ _OF_CELERY = re.compile(r"celery (?:-A \w+ )?(\w[\w-]*)(.*)", re.DOTALL)
 #: What ends with Ctrl-C only.
 _ENDLESS = re.compile(r"celery -A \w+ redisbeater (dashboard|.* --(watch|follow)\b)")
 _ON_THE_SCHEDULE = re.compile(r"celery -A \w+ redisbeater ")
+#: What runs on, in another terminal.
+_STARTS = re.compile(r"celery -A proj (worker|beat)\b")
+_OWN_FILE = re.compile(r"python (proj\.py)$")
 
 
 @dataclass(frozen=True)
@@ -57,19 +60,31 @@ def shown(text: str) -> list[Shown]:
     ]
 
 
-def is_run(command: str) -> bool:
-    """Return whether a command is run, not only checked."""
+def is_run(site: Site, command: str) -> bool:
+    """Return whether a command is run, not only checked; programs are those of files that the page has shown."""
     if _ENDLESS.search(command):
         return False
+    if _STARTS.match(command):
+        return site.is_on_its_own
+    if own := _OWN_FILE.match(command):
+        return (site.folder / own[1]).exists()
     return bool(_ON_THE_SCHEDULE.match(command)) or command.startswith("redis-cli -u redis://localhost")
 
 
 def run(site: Site, step: Shown, *, compare: bool) -> None:
     """Run a command on the schedule; its output is the one of the page."""
-    if step.command.startswith("redis-cli"):
+    if starts := _STARTS.match(step.command):
+        check(step.command)
+        site.start(starts[1])
+        return
+    if own := _OWN_FILE.match(step.command):
+        code, printed = 0, site.run_file(own[1])
+    elif step.command.startswith("redis-cli"):
         code, printed = _with_redis_cli(site, step.command)
     else:
         code, printed = _with_pipe(site, step.command)
+    site.work()
+    site.codes.append((step.command, code))
     printed = site.public(printed)
     if compare and step.output.strip():
         assert fits(step.output, printed), f"$ {step.command}\n{printed}\nbut the page shows\n{step.output}"

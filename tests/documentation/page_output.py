@@ -15,6 +15,7 @@ CHANGING = (
     ("ID", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
     ("VERSION", r"version [0-9a-f]{8}"),
     ("USER", r"\w[\w.-]*@\w[\w.-]*"),
+    ("RELEASE", r"(celery|redisbeater|redis|valkey) \d+(\.\d+)+"),
     ("BEAT", r"[a-z][\w.-]*:\d{2,}(:[0-9a-f]+)?"),
     ("TIME", r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?"),
     ("TIME", rf"({_DATE} |{_DAY} )?\d\d:\d\d(:\d\d)?{_ZONE}"),

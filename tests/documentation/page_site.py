@@ -1,4 +1,7 @@
-"""Where a page is run: a folder, an app with its schedule in a real server, and a clock that stands still."""
+"""Where a page is run: a folder, an app with its schedule in a real server, and a clock that stands still.
+
+A worker and a beat that the page starts run in this process. They work after each command, and while the clock moves.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,25 @@ import contextlib
 import io
 import json
 import re
+import socket
 import sys
+import time
 import types
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from celery.worker import state
 from support.recorded import record, vienna
 from support.servers import Server
+from support.waiting import wait_until
 
-from redisbeater import RedisScheduleEntry, ScheduleStore
-from redisbeater.context import Context
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.schedules.zones import encode_datetime
+from redisbeater.store import connection
 from redisbeater.times import to_unix
 
 __all__ = ("NOW", "Site")
@@ -34,14 +43,23 @@ _DATABASES = {"redis://localhost:6379/0": 1, "redis://localhost:6379/1": 0}
 class Site:
     """The module ``proj`` that pages import, and the names that their blocks share."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: Server, folder: Path, *, is_on_its_own: bool = True) -> None:
+        #: Whether nothing but what the page shows is done: the worker and the beat are then those that it starts.
+        self.is_on_its_own = is_on_its_own
         self.server = server
         self.folder = folder
         self.client = server.client(0)
         #: What ends with the page, also with one that fails: its worker, which would take the messages of other tests.
         self.opened = contextlib.ExitStack()
         self.now = NOW
+        #: Seconds by which the clock of this host is ahead.
+        self._ahead = 0.0
+        self.opened.enter_context(self._scripts_by_its_clock())
         self.app = self._default_app()
+        self._scheduler: RedisScheduler | None = None
+        self.has_worker = False
+        #: The commands that were run, each with its exit code.
+        self.codes: list[tuple[str, int]] = []
         self._settings: dict[str, Any] = {}
         self.names: dict[str, Any] = {"__name__": "proj", "site": self}
         self._module(self.app)
@@ -56,6 +74,49 @@ class Site:
         self._take_app()
         return printed.getvalue()
 
+    def run_file(self, name: str) -> str:
+        """Run what a file of the folder does as a program, with the app that is imported; return what it prints."""
+        printed, names = io.StringIO(), {**vars(sys.modules[name.removesuffix(".py")]), "__name__": "__main__"}
+        *_, act = ast.parse((self.folder / name).read_text(encoding="utf-8"), name).body
+        assert ast.unparse(act).startswith("if __name__ == '__main__':"), act
+        with contextlib.redirect_stdout(printed):
+            exec(compile(ast.Module([act], []), name, "exec"), names)
+        return printed.getvalue()
+
+    def start(self, program: str) -> None:
+        """Start the worker or the beat of the page, once; both end with it."""
+        if program == "worker" and not self.has_worker:
+            sys.modules["proj"].print = lambda *texts: None  # type: ignore[attr-defined]
+            self.opened.enter_context(start_worker(self.app, perform_ping_check=False, shutdown_timeout=30))
+            self.has_worker = True
+        if program == "beat" and self._scheduler is None:
+            self._scheduler = RedisScheduler(self.app)
+            self.opened.callback(self._scheduler.close)
+        self.work()
+
+    def work(self) -> float:
+        """Let beat and worker do all that is to be done now; return the seconds until beat looks again."""
+        delay = 0.0
+        while self._scheduler is not None and delay <= 0:
+            delay = self._scheduler.tick()
+        if self.has_worker:
+            wait_until(self._is_idle, "the end of what was sent")
+        return delay or 60.0
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock forward, and let beat and worker work on the way."""
+        end = self.now + timedelta(seconds=seconds)
+        while self.now < end:
+            step = min(max(self.work(), seconds / 100), (end - self.now).total_seconds())
+            self._ahead += step
+            self.advance(seconds=step)
+        self.work()
+
+    def _is_idle(self) -> bool:
+        """Return whether the worker has no message and no task; those of other queues wait."""
+        broker = self.server.client(1)
+        return not (broker.llen("celery") or broker.hlen("unacked") or state.active_requests or state.reserved_requests)
+
     def save(self, name: str, source: str) -> None:
         """Save a block as a file of the folder; the next import of that module reads it."""
         (self.folder / name).write_text(self.local(source), encoding="utf-8")
@@ -68,7 +129,8 @@ class Site:
         return text
 
     def public(self, text: str) -> str:
-        """Return an output with the databases of the page."""
+        """Return an output with the databases of the page, and a name for the worker, which has none here."""
+        text = re.sub(rf"(?<![\w@]){re.escape(socket.gethostname())}(?![\w@]|:\d)", "celery@w1", text)
         for theirs, ours in _DATABASES.items():
             text = text.replace(self.server.url(ours), theirs)
         return text
@@ -79,8 +141,6 @@ class Site:
         if settings != self._settings:
             self.app.__dict__.pop("timezone", None)  # Celery computes it once
             self._settings = settings
-        if settings.get("redisbeater_redis_url", "").startswith(self.server.url(0)):
-            Context.of(self.app).redis.contents.fix_clock(self.now)
 
     def advance(self, **units: float) -> None:
         """Move the clock forward, for the statements that follow."""
@@ -119,6 +179,30 @@ class Site:
         self.client.hset("redisbeater::beats", token, json.dumps({**line, **facts}))
         if role == "leader":
             self.client.set("redisbeater::lock", token, px=15_000)
+
+    @contextlib.contextmanager
+    def _scripts_by_its_clock(self) -> Iterator[None]:
+        """Let the scripts of each app, beat and worker of this process take the clock of the page for the server's.
+
+        The clock of this host goes on, ahead by the time that the page has let pass.
+        """
+        load_script = connection.load_script
+
+        def load(name: str, **terms: Any) -> connection.Script:
+            script = load_script(name, **terms)
+            timed = script.at(f"{self.now.timestamp():.6f}")
+            vars(timed)["at"] = script.at  # a FakeClock of the page goes before
+            return timed
+
+        clock_gettime, monotonic = time.clock_gettime, time.monotonic
+        connection.load_script = load
+        time.clock_gettime = lambda clock: clock_gettime(clock) + self._ahead
+        time.monotonic = lambda: monotonic() + self._ahead
+        try:
+            yield
+        finally:
+            connection.load_script = load_script
+            time.clock_gettime, time.monotonic = clock_gettime, monotonic
 
     def _default_app(self) -> Celery:
         app = Celery("proj", broker=self.server.url(1), set_as_current=False)

@@ -261,7 +261,7 @@ def refused_lines(block: str) -> Iterator[str]:
 
 
 def test_each_method_of_the_store_is_in_one_group_of_its_page() -> None:
-    page = (DOCS / "api.rst").read_text(encoding="utf-8")
+    page = (DOCS / "api-store.rst").read_text(encoding="utf-8")
     public = [name for name in vars(ScheduleStore) if not name.startswith("_")]
 
     assert sorted(re.findall(r"   \.\. auto(?:method|attribute):: (\w+)", page)) == sorted(public)

@@ -30,7 +30,7 @@ SOUGHT = {
     "acl": "connecting",
     "alert": "monitoring",
     "apscheduler": "moving-from-apscheduler",
-    "async": "managing",
+    "async": "api-async",
     "backfill": "managing-runs",
     "backup": "files",
     "cancel": "managing-runs",

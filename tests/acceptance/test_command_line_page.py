@@ -1,4 +1,4 @@
-"""The session of the page on managing, from an empty folder, word by word."""
+"""The session of the page on the command line, from an empty folder, word by word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from support.pages import DOCS
 from support.project import Project
 
-PAGE = (DOCS / "managing.rst").read_text(encoding="utf-8")
+PAGE = (DOCS / "command-line.rst").read_text(encoding="utf-8")
 
 #: What a new user's first session may take; a person types between the commands.
 MOST_SECONDS = 300
