@@ -160,7 +160,7 @@ def test_the_reference_has_every_command_with_its_options() -> None:
 
     assert len(sections) == len(list(reference.commands())) > len(redisbeater.commands)
     for section, (name, command) in zip(sections, reference.commands(), strict=True):
-        assert f"\n{name}\n---" in section
+        assert f"\n{name}\n^^^" in section
         shown = [each for each in command.params if isinstance(each, Option) and not each.hidden]
         assert [each.name for each in shown if each.opts[0] not in section] == []
 
@@ -179,7 +179,7 @@ def test_the_examples_of_every_help_can_be_read() -> None:
         assert examples, f"{name} has no example"
         for example in examples:
             _, left, _ = command.make_parser(Context(command)).parse_args(shlex.split(example.rstrip(".")))
-            assert left == [], example
+            assert left == [] or left[0] in getattr(command, "commands", ()), example
 
 
 def test_help_breaks_no_example_on_a_narrow_terminal() -> None:

@@ -37,8 +37,26 @@ class _LazyGroup(click.Group):
         self._commands = commands
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command, without an import of the others: its module may be the first that is imported."""
-        self._commands[name or cmd.name or ""] = cmd
+        """Add a command, without an import of the others: its module may be the first that is imported.
+
+        Raises:
+            LookupError: it is in no section of the help.
+        """
+        from redisbeater.cli.sections import check_section
+
+        name = name or cmd.name or ""
+        check_section(name)
+        self._commands[name] = cmd
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what people do with them, their sentences below each other."""
+        from redisbeater.cli.sections import SECTIONS
+
+        width = max(map(len, self.commands))
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                helps = (self.commands[name].get_short_help_str(formatter.width - 6 - width) for name in names)
+                formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, helps)])
 
 
 @click.group(cls=_LazyGroup)
