@@ -15,7 +15,7 @@ from redisbeater.cli.sections import SECTIONS
 def test_help_shows_each_command_once_in_its_section() -> None:
     shown = CliRunner().invoke(redisbeater, ["--help"]).output.partition("Options:")[2]
     parts = re.split(r"(?m)^(\S.*):\n", shown)[1:]
-    found = {heading: re.findall(r"(?m)^  (\S+)  ", text) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+    found = {title: re.findall(r"(?m)^  (\S+)  ", text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
 
     assert found == SECTIONS
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(redisbeater.commands)

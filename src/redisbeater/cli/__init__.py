@@ -5,7 +5,10 @@ Every Celery command imports this module before the application, so it imports a
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +24,20 @@ class BadInput(click.ClickException):
     """An error that ends a command with exit code 2."""
 
     exit_code = 2
+
+
+#: The exit code where nobody reads the output to its end, such as ``head``: that of programs which SIGPIPE ends.
+UNREAD = 141
+
+
+@contextmanager
+def _ended_if_unread() -> Iterator[None]:
+    """End without a word, with a code of its own, where nobody reads what a command or its help prints."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in it can go nowhere
+        raise click.exceptions.Exit(UNREAD) from None
 
 
 class _LazyGroup(click.Group):
@@ -47,6 +64,16 @@ class _LazyGroup(click.Group):
         name = name or cmd.name or ""
         check_section(name)
         self._commands[name] = cmd
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the options of the group, of which one shows its help."""
+        with _ended_if_unread():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, or show its help."""
+        with _ended_if_unread():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by what people do with them, their sentences below each other."""
