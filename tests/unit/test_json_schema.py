@@ -128,7 +128,7 @@ def test_a_value_of_another_type_is_wrong_by_both(name: str) -> None:
         file_of({"task": "t", "cron": []}),
         file_of({"task": "t", "schedule": "0 9 * * *"}),
         file_of({"task": "t", "schedule": {"__type__": "moon"}}),
-        file_of({"task": "t", "every": 60, "overlap": "skipp"}),
+        file_of({"task": "t", "every": 60, "overlap": "jump"}),
         file_of({"task": "t", "every": 60, "max_runs": 0}),
         file_of({"task": "t", "every": 60, "start_at": "tomorrow"}),
         file_of({"task": "t", "every": 60, "labels": {"team": 5}}),
