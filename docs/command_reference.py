@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 from redisbeater.cli import redisbeater
+from redisbeater.cli.sections import SECTIONS
 
 __all__ = ("commands", "page")
 
@@ -16,17 +17,29 @@ PROGRAM = "celery -A proj redisbeater"
 
 
 def page() -> str:
-    """Return a section for each command, in the order of their names."""
-    return "\n".join(_section(name, command) for name, command in commands())
+    """Return a section for each command, in the sections and the order of the help."""
+    return "\n".join(
+        part
+        for heading, names in SECTIONS.items()
+        for part in (f"{heading}\n{'~' * len(heading)}\n", *(_section(*each) for each in _commands(names)))
+    )
 
 
-def commands(group: click.Group = redisbeater, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Yield each command with its name; those of a group behind its name."""
-    for name, command in sorted(group.commands.items()):
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield each command with its name, in the order of the page; those of a group behind its name."""
+    for names in SECTIONS.values():
+        yield from _commands(names)
+
+
+def _commands(
+    names: Iterable[str], group: click.Group = redisbeater, before: str = ""
+) -> Iterator[tuple[str, click.Command]]:
+    for name in names:
+        command = group.commands[name]
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield f"{before}{name}", command
         if isinstance(command, click.Group):
-            yield from commands(command, f"{prefix}{name} ")
-        else:
-            yield f"{prefix}{name}", command
+            yield from _commands(command.commands, command, f"{before}{name} ")
 
 
 def _section(name: str, command: click.Command) -> str:
@@ -35,7 +48,7 @@ def _section(name: str, command: click.Command) -> str:
     text, _, examples = textwrap.dedent(_first_line_indented(command.help or "")).partition("\b\n")
     parts = [
         f".. _command-{name.replace(' ', '-')}:",
-        f"{name}\n{'-' * len(name)}",
+        f"{name}\n{'^' * len(name)}",
         _escaped(text.strip()),
         f"::\n\n   {PROGRAM} {name} {usage}",
     ]

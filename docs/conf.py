@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import MISSING, Field, fields
 from enum import Enum
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import redisbeater
 from redisbeater.config.settings import Config
@@ -18,7 +20,11 @@ copyright = f"2026, {author}"
 version = release = redisbeater.__version__
 html_title = f"redisbeater {release}"
 html_theme = "furo"
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+#: What llms.txt says above its list of all pages, which are there as Markdown as well.
+llms_txt_description = "A Celery beat scheduler with its schedule in Redis or Valkey"
+llms_txt_suffix_mode = "replace"  # files.html is files.md
+llms_txt_nested_enabled = False
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_llm.txt"]
 exclude_patterns = ["_build", "_generated"]
 autodoc_typehints = "none"  # the signatures of the sources, as they are written, say it shorter
 autodoc_member_order = "bysource"
@@ -38,6 +44,8 @@ linked_hosts = (
     "pypi.org",
     "semver.org",
     "www.contributor-covenant.org",
+    # The project's own, once [project.urls] of pyproject.toml has them.
+    *{urlsplit(each.partition(", ")[2]).hostname for each in metadata("redisbeater").get_all("Project-URL") or ()},
 )
 #: Addresses that stand for the reader's own, on pages and in the answers that they show.
 linkcheck_ignore = [r"https?://(localhost|127\.0\.0\.1)\b", r"https://([\w.-]+\.)?example\.(com|org)\b"]
@@ -84,7 +92,22 @@ def _keep_property(_app: Any, what: str, _name: str, _obj: Any, _options: Any, l
         lines.insert(0, "\\ ")  # an escaped space: nothing
 
 
+def _for_markdown(app: Any, doctree: Any, *_: Any) -> None:
+    """Leave out comments, which are for tests, and replace what the builder of Markdown does not know."""
+    from docutils import nodes
+
+    if app.builder.format == "html":
+        return
+    for comment in list(doctree.findall(nodes.comment)):
+        comment.parent.remove(comment)
+    for caption in list(doctree.findall(nodes.caption)):
+        caption.replace_self(nodes.paragraph("", "", nodes.strong("", caption.astext())))
+    for abbreviation in list(doctree.findall(nodes.abbreviation)):
+        abbreviation.replace_self(nodes.Text(abbreviation.astext()))
+
+
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx, which calls this."""
     app.connect("builder-inited", _write_pages)
+    app.connect("doctree-resolved", _for_markdown)
     app.connect("autodoc-process-docstring", _keep_property, priority=400)  # before Napoleon's 500

@@ -39,6 +39,7 @@ def complete(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 def test_commands_and_their_options_are_completed(complete: Callable[..., list[str]]) -> None:
     assert complete("cr") == ["create"]
+    assert complete("files", "s") == ["schema"]
     assert "--cron" in complete("update", "report", "--c")
     assert complete("list", "--sort", "la") == ["last", "late"]
 

@@ -21,6 +21,7 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC
+from jsonschema import Draft202012Validator
 from redis.connection import AbstractConnection
 
 from redisbeater import Export, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
@@ -45,8 +46,17 @@ def store(shop: Celery) -> ScheduleStore:
 @pytest.fixture
 def run(shop: Celery) -> Callable[..., Result]:
     def run(*arguments: str, input: str | None = None) -> Result:
+        result = invoke(*arguments, input=input)
+        if arguments[0] == "apply" and result.exit_code == 0:
+            for path in filter(Path.is_file, map(Path, arguments)):
+                if (text := path.read_text()).startswith("{"):
+                    assert [error.message for error in schema.iter_errors(json.loads(text))] == []
+        return result
+
+    def invoke(*arguments: str, input: str | None = None) -> Result:
         return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=shop), input=input)
 
+    schema = Draft202012Validator(json.loads(invoke("files", "schema").stdout))
     return run
 
 
@@ -756,6 +766,30 @@ def test_the_stored_form_of_a_time_is_read_as_well(store: ScheduleStore) -> None
     )
 
     assert (store.get("a").end_at, store.get("a").options["expires"]) == (moment, moment)
+
+
+def test_an_export_names_the_schema_that_lies_beside_it_and_can_be_applied(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("a", "t", 60)
+    monkeypatch.chdir(tmp_path)
+    run("export", "-o", "before.yaml")
+    Path("redisbeater.schema.json").write_text(run("files", "schema").stdout)
+    for name in ("schedule.yaml", "schedule.yml", "schedule.json"):
+        run("export", "-o", name)
+    Path("elsewhere").mkdir()
+    run("export", "-o", "elsewhere/schedule.yaml")
+
+    first = "# yaml-language-server: $schema=redisbeater.schema.json\n"
+    assert [Path(name).read_text().startswith(first) for name in ("schedule.yaml", "schedule.yml")] == [True, True]
+    assert ["$schema" in Path(name).read_text() for name in ("before.yaml", "schedule.json")] == [False, False]
+    assert "$schema" not in Path("elsewhere/schedule.yaml").read_text()
+    assert run("apply", "schedule.yaml", "--owner", "shop", "--adopt", "--yes").exit_code == 0
+
+
+def test_a_file_may_name_its_schema(run: Callable[..., Result], file: Callable[..., str], store: ScheduleStore) -> None:
+    assert run("apply", file({"report": REPORT}, **{"$schema": "./redisbeater.schema.json"})).exit_code == 0
+    assert [entry.name for entry in store.list()] == ["report"]
 
 
 def test_an_export_can_be_of_one_owner(

@@ -158,6 +158,32 @@ def test_tls_to_a_server_without_it_says_so(make_app: Callable[..., Celery], ser
     assert "(does it speak TLS on this port? If not, use redis:// in redisbeater_redis_url)" in finished.stderr
 
 
+def test_health_says_why_there_was_no_answer_in_time(make_app: Callable[..., Celery]) -> None:
+    app = make_app(redisbeater_redis_url=f"redis://127.0.0.1:{free_port()}/0")
+
+    finished = CliRunner().invoke(redisbeater, ["health", "--timeout", "1s"], obj=SimpleNamespace(app=app))
+
+    assert finished.exit_code == 1
+    assert finished.stdout.startswith("unhealthy: no answer from Redis within 1 s: ConnectionError: ")
+    assert "Connection refused" in finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("entries: [a]", "entries: expected an object of names and values, got ['a']"),
+        ("entries: {a: {task: t, every: 60, kwargs: [1]}}", "$.kwargs: expected an object, got [1]"),
+    ],
+)
+def test_a_list_in_a_file_is_refused_in_words_of_files(run: Run, tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "schedule.yaml"
+    path.write_text(f"redisbeater: 1\nowner: shop\n{text}\n")
+
+    finished = run("apply", str(path))
+
+    assert (finished.exit_code, problem in finished.stderr) == (2, True), finished.stderr
+
+
 # Keys of other programs
 
 

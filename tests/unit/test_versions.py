@@ -131,6 +131,52 @@ def test_the_newest_section_of_the_changelog_is_of_this_version_or_of_the_next()
     assert [date for _, date in older if date == "unreleased"] == []
 
 
+def problems_of_links(readme: str, urls: dict[str, str], *, is_released: bool) -> list[str]:
+    """What somebody would miss who sees the README on an index, without the files beside it."""
+    if not urls:
+        return ["[project.urls] is missing"] if is_released else []
+    links = re.findall(r"`[^`<]+ <([^>]+)>`_|\.\. image:: (\S+)", readme)
+    missing = [each for each in ("Homepage", "Documentation", "Source", "Changelog", "Issues") if each not in urls]
+    return missing + [link for pair in links for link in pair if link and not link.startswith("https://")]
+
+
+ADDRESSES = dict.fromkeys(("Homepage", "Documentation", "Source", "Changelog", "Issues"), "https://example.org")
+
+
+@pytest.mark.parametrize(
+    ("readme", "urls", "is_released", "problems"),
+    [
+        ("`Overview <docs/index.rst>`_", {}, False, []),
+        ("`Overview <docs/index.rst>`_", {}, True, ["[project.urls] is missing"]),
+        ("`Overview <docs/index.rst>`_", ADDRESSES, False, ["docs/index.rst"]),
+        (".. image:: docs/a.png", ADDRESSES, True, ["docs/a.png"]),
+        ("`Overview <https://example.org/docs>`_", ADDRESSES, True, []),
+        ("", {"Source": "https://example.org"}, True, ["Homepage", "Documentation", "Changelog", "Issues"]),
+    ],
+    ids=["no address yet", "released without", "with an address", "a picture", "right", "some are missing"],
+)
+def test_what_is_missing_for_an_index_is_found(
+    readme: str, urls: dict[str, str], is_released: bool, problems: list[str]
+) -> None:
+    assert problems_of_links(readme, urls, is_released=is_released) == problems
+
+
+def test_an_index_can_follow_the_links_of_the_readme_once_there_are_addresses() -> None:
+    newest = re.search(r"^\d+\.\d+\.\d+ \((.+)\)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), flags=re.MULTILINE)
+    assert newest
+    readme, urls = (ROOT / "README.rst").read_text(), PROJECT.get("urls", {})
+
+    assert problems_of_links(readme, urls, is_released=newest[1] != "unreleased") == []
+
+
+def test_the_table_says_of_each_python_until_when() -> None:
+    until = re.findall(r"   \* - Python (3\.\d+)\n     - October (\d{4})", PAGE)
+
+    assert [python for python, _ in until] == PYTHONS
+    # The makers of Python end support five years after a release, which is in each October: 3.10 was in 2021.
+    assert [int(year) for _, year in until] == [2016 + int(python[2:]) for python in PYTHONS]
+
+
 def test_a_section_of_the_changelog_has_its_parts_in_the_order_of_the_release_checklist() -> None:
     releasing = " ".join((ROOT / "RELEASING.rst").read_text().split())
     order = re.findall(r"in this order[^:]*: (.*?)\.", releasing)[0].split(", ")

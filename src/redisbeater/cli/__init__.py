@@ -5,7 +5,10 @@ Every Celery command imports this module before the application, so it imports a
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +26,20 @@ class BadInput(click.ClickException):
     exit_code = 2
 
 
+#: The exit code where nobody reads the output to its end, such as ``head``: that of programs which SIGPIPE ends.
+UNREAD = 141
+
+
+@contextmanager
+def _ended_if_unread() -> Iterator[None]:
+    """End without a word, with a code of its own, where nobody reads what a command or its help prints."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in it can go nowhere
+        raise click.exceptions.Exit(UNREAD) from None
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are in ``cli.commands``, and the modules that this imports."""
 
@@ -37,8 +54,36 @@ class _LazyGroup(click.Group):
         self._commands = commands
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command, without an import of the others: its module may be the first that is imported."""
-        self._commands[name or cmd.name or ""] = cmd
+        """Add a command, without an import of the others: its module may be the first that is imported.
+
+        Raises:
+            LookupError: it is in no section of the help.
+        """
+        from redisbeater.cli.sections import check_section
+
+        name = name or cmd.name or ""
+        check_section(name)
+        self._commands[name] = cmd
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the options of the group, of which one shows its help."""
+        with _ended_if_unread():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, or show its help."""
+        with _ended_if_unread():
+            return super().invoke(ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what people do with them, their sentences below each other."""
+        from redisbeater.cli.sections import SECTIONS
+
+        width = max(map(len, self.commands))
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                helps = (self.commands[name].get_short_help_str(formatter.width - 6 - width) for name in names)
+                formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, helps)])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; for an option that it does not have, only one that its help shows is proposed."""

@@ -34,6 +34,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.files.definitions import words_of
 from redisbeater.management.files.export import Export
+from redisbeater.management.files.json_schema import SCHEMA_FILE, json_schema
 from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.lint_rules import RULES
 from redisbeater.management.schedule_store import ScheduleStore
@@ -236,6 +237,8 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         click.echo(text, nl=False)
     else:
         try:
+            if file.endswith((".yaml", ".yml")) and Path(file).with_name(SCHEMA_FILE).exists():
+                text = f"# yaml-language-server: $schema={SCHEMA_FILE}\n{text}"
             _replace(Path(file), text)
         except OSError as exc:
             raise BadInput(f"{shown(file)}: cannot be written: {exc.strerror}") from exc
@@ -412,6 +415,23 @@ def _summary(done: Applied) -> str:
     counts = {"created": done.created, "changed": done.changed, "deleted": done.deleted}
     left_out = [f"{len(done.conflicts):,} left out"] if done.conflicts else []
     return ", ".join([*(f"{len(names):,} {word}" for word, names in counts.items()), *left_out])
+
+
+@redisbeater.group()
+def files() -> None:
+    """Help to write files of entries."""
+
+
+@files.command()
+@command
+def schema(_app: Celery) -> None:
+    """Print the JSON Schema of files of entries, by which editors complete and check them.
+
+    \b
+    Example:
+      celery -A proj redisbeater files schema > redisbeater.schema.json
+    """
+    click.echo(printable_json(json_schema(), indent=2))
 
 
 @redisbeater.command()

@@ -8,12 +8,11 @@ import errno
 import functools
 import io
 import json
-import os
 import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, BinaryIO, NamedTuple
@@ -143,9 +142,6 @@ RUNS = click.argument("run_ids", nargs=-1, metavar="ID...", shell_complete=_comp
 #: The exit code after Ctrl-C.
 INTERRUPTED = 130
 
-#: The exit code where nobody reads the output to its end, such as ``head``: that of programs which SIGPIPE ends.
-UNREAD = 141
-
 #: The errors of an output that takes no more, such as that of a full disk.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
@@ -162,22 +158,19 @@ as_json_lines = click.option("--json", "as_json", is_flag=True, help="Print JSON
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Pass the app to a command, and print its errors in one line.
 
-    Exit code 2: bad input; 1: Redis failed, a run is active, or the output cannot be written; 130: interrupted; 141:
-    nobody reads the output to its end.
+    Exit code 2: bad input; 1: Redis failed, a run is active, or the output cannot be written; 130: interrupted.
     """
 
     @click.pass_context
     @functools.wraps(function)
     def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> None:
         escape_what_cannot_be_printed()
+        _refuse_what_cannot_be_read(ctx)
         try:
             function(ctx.obj.app, *args, **kwargs)
         except RedisBeaterError as exc:
             kind = click.ClickException if isinstance(exc, (StoreError, RunActive)) else BadInput
             raise kind(_with_address(ctx.obj.app, exc)) from exc
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in it can go nowhere
-            raise click.exceptions.Exit(UNREAD) from None
         except OSError as exc:
             if exc.errno not in UNWRITABLE:
                 raise
@@ -187,6 +180,42 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     return no_color(run)
+
+
+def _refuse_what_cannot_be_read(ctx: click.Context) -> None:
+    """Refuse texts that the encoding of the locale cannot read: nothing would be found by them. Files are found.
+
+    Raises:
+        BadInput: there is one.
+    """
+    for each in ctx.command.params:
+        is_file = (each.metavar or "").startswith("FILE")
+        unread = filter(_UNREAD_BYTE.search, () if is_file else _texts(ctx.params.get(str(each.name))))
+        if text := next(unread, ""):
+            typed = each.opts[-1] if isinstance(each, click.Option) else each.human_readable_name.rstrip(".")
+            raise BadInput(f"{typed}: {quoted(text)} is not valid unicode{_encoding_hint()}")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in the value of a parameter, which may be several of them, or pairs."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts([*value.items()])
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _texts(each)
+
+
+#: What Python makes of a byte that an encoding cannot read.
+_UNREAD_BYTE = re.compile("[\udc80-\udcff]")
+
+
+def _encoding_hint() -> str:
+    encoding = codecs.lookup(sys.getfilesystemencoding()).name
+    if encoding == "utf-8":
+        return ""
+    return f"; what is typed is read as {encoding}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1"
 
 
 def _with_address(app: Celery, error: Exception) -> str:
@@ -211,7 +240,11 @@ _ADVICE = {
 }
 
 #: What errors call values that programs pass, and what is typed on a command line.
-_WORDS = {", or None, got": ", got", "expected seconds or a timedelta, from": "expected a duration such as 90s, from"}
+_WORDS = {
+    ", or None, got": ", got",
+    "expected seconds or a timedelta, from": "expected a duration such as 90s, from",
+    "expected a dict": "expected an object",
+}
 
 
 def error_text(app: Celery, error: Exception) -> str:
@@ -223,9 +256,8 @@ def error_text(app: Celery, error: Exception) -> str:
     text = "\nError: ".join(shown(_as_typed(each), MOST_ERROR) for each in (error, *getattr(error, "others", ())))
     for of_programs, of_commands in _WORDS.items():
         text = text.replace(of_programs, of_commands)
-    encoding = codecs.lookup(sys.getfilesystemencoding()).name
-    if encoding != "utf-8" and ("is not valid unicode" in text or "\\udc" in text):
-        text = f"{text}; what is typed is read as {encoding}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1"
+    if "is not valid unicode" in text or "\\udc" in text:
+        text = f"{text}{_encoding_hint()}"
     if isinstance(error, EntryNotFound) and len(error.args) == 1:
         store = ScheduleStore(app)
         if error.args[0] in store.deleted():

@@ -30,7 +30,7 @@ from redisbeater.cli.group import (
     times,
 )
 from redisbeater.cli.table import View
-from redisbeater.cli.terminal import Progress, is_terminal
+from redisbeater.cli.terminal import Progress, is_screen
 from redisbeater.cli.upcoming import zone_of
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
@@ -237,7 +237,7 @@ def _wait(store: ScheduleStore, ids: Mapping[str, str], wait: timedelta, context
 
 
 class _Progress:
-    """Shows the state of a run that is waited for, in one line of standard error, where that is a terminal."""
+    """Shows the state of a run that is waited for, in one line of standard error, where that is a screen."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -245,14 +245,14 @@ class _Progress:
 
     def __call__(self, found: Run) -> None:
         """Show the state of the run and how long it is waited for."""
-        if is_terminal(sys.stderr):
+        if is_screen(sys.stderr):
             waited = span_words(timedelta(seconds=time.monotonic() - self._since))
             where = f" on {shown(found.worker)}" if found.worker else ""
             click.echo(f"\r\x1b[K{shown(self._name)}: {found.state}{where}, {waited}", nl=False, err=True)
 
     def end(self) -> None:
         """Clear the line."""
-        if is_terminal(sys.stderr):
+        if is_screen(sys.stderr):
             click.echo("\r\x1b[K", nl=False, err=True)
 
 

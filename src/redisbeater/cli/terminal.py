@@ -38,6 +38,16 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def is_screen(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal on which what was drawn can be drawn over."""
+    return is_terminal(stream) and not _is_dumb()
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal shows escapes as they are, as that in an editor or a log of CI."""
+    return os.environ.get("TERM") == "dumb"
+
+
 def escape_what_cannot_be_printed() -> None:
     """Let characters that the terminal's encoding lacks be printed as escapes, as Python does for its errors."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
@@ -50,7 +60,7 @@ def watched(pause: timedelta | None, draw: Callable[[], None]) -> None:
         draw()
         return
     with suppress(KeyboardInterrupt):
-        click.clear()
+        _clear()
         draw()
         while True:
             time.sleep(pause.total_seconds())
@@ -59,18 +69,23 @@ def watched(pause: timedelta | None, draw: Callable[[], None]) -> None:
 
 def draw_again(draw: Callable[[], None]) -> None:
     """Draw in place of what was drawn before; while Redis cannot be reached, as in a failover, show that instead."""
-    click.clear()
+    _clear()
     try:
         draw()
     except StoreUnavailable as exc:
         click.echo(f"{shown(str(exc), None)}; trying again, until Ctrl-C", err=True)
 
 
+def _clear() -> None:
+    if is_screen(sys.stdout):
+        click.clear()
+
+
 def no_color(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--no-color`` to a command; ``NO_COLOR``, and the same option of ``celery``, do what it does."""
+    """Add ``--no-color`` to a command; ``NO_COLOR``, a dumb terminal, and that of ``celery`` do what it does."""
 
     def decide(ctx: click.Context, _: click.Parameter, is_off: bool) -> None:
-        if is_off or os.environ.get("NO_COLOR") or getattr(ctx.obj, "no_color", False):
+        if is_off or os.environ.get("NO_COLOR") or _is_dumb() or getattr(ctx.obj, "no_color", False):
             ctx.color = False
 
     option = click.option("--no-color", is_flag=True, expose_value=False, callback=decide, help="Show no colours.")
@@ -98,7 +113,7 @@ def _coloured(line: str, place: int, state: str) -> str:
 
 def with_progress(items: Iterable[T], label: str, length: int) -> Iterator[T]:
     """Yield items; when that takes more than a second, show on a terminal how many of ``length`` were yielded."""
-    if not is_terminal(sys.stderr):
+    if not is_screen(sys.stderr):
         yield from items
         return
     bar = click.progressbar(length=length, label=label, file=sys.stderr, show_pos=True)
@@ -136,7 +151,7 @@ class Progress:
 
     def __call__(self, count: int) -> None:
         """Show the number of those that are done."""
-        if is_terminal(sys.stderr) and time.monotonic() - self._since > QUIET_SECONDS:
+        if is_screen(sys.stderr) and time.monotonic() - self._since > QUIET_SECONDS:
             self._is_shown = True
             click.echo(f"\r{self._verb} {count:,} {self._noun} ", nl=False, err=True)
 

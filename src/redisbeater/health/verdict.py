@@ -95,13 +95,14 @@ class Health:
 
 def check_health(context: Context, terms: HealthLimits, timeout: float) -> Health:
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
-    late_after = terms.max_late.total_seconds()
+    late_after, failed_before = terms.max_late.total_seconds(), dict(context.redis.errors)
     try:
         answer = answer_within(timeout, lambda: _asked(context, late_after, terms.strict))
     except StoreError as exc:
         return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
     if answer is None:
-        return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s")])
+        why = f": {shown(context.redis.newest_error)}" if context.redis.errors != failed_before else ""
+        return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s{why}")])
     status, late, failed = answer
     problems = list(_problems(status, late, terms))
     if terms.strict and not status.is_looked_at:

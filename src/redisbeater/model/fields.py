@@ -15,6 +15,7 @@ from celery.schedules import BaseSchedule
 
 from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.options import OPTIONS
 from redisbeater.model.passed_values import args_advice
 from redisbeater.model.policies import (
     INHERIT,
@@ -36,7 +37,7 @@ from redisbeater.schedules.calendar import checked_calendar
 from redisbeater.schedules.window import FIELDS as OF_SCHEDULE
 from redisbeater.schedules.window import checked_between, checked_days
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone, in_zone, read_zone
-from redisbeater.times import duration_words, is_seconds
+from redisbeater.times import MAX_SECONDS, duration_words, is_seconds
 
 #: How many fire times of an entry can be left out.
 MOST_SKIPPED = 100
@@ -91,6 +92,10 @@ class FieldKind:
         """What people may write, as a sentence; empty where that is clear."""
         return f"Example: {self.example}." if self.example else ""
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of what a file may have."""
+        return {"type": "string"}
+
 
 class Text(FieldKind):
     """Any text."""
@@ -102,6 +107,10 @@ class Flag(FieldKind):
     """True or false."""
 
     type, expected = bool, "true or false"
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of a boolean."""
+        return {"type": "boolean"}
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,10 @@ class Number(FieldKind):
         of = f" of {self.of}" if self.of else ""
         raise InvalidEntry(path, f"expected a whole number{of}{bounds}, got {quoted(value)}")
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of an integer with the bounds."""
+        return {"type": "integer", "minimum": self.least, **({} if self.most is None else {"maximum": self.most})}
+
 
 class Receivers(FieldKind):
     """A name of those who are told of incidents, or ``none``."""
@@ -131,6 +144,10 @@ class Receivers(FieldKind):
         if isinstance(value, str) and RECEIVER_NAME.fullmatch(value):
             return value
         raise InvalidEntry(path, f"expected {self.expected}, got {quoted(value)}")
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of a name."""
+        return {"type": "string", "pattern": f"^{RECEIVER_NAME.pattern}$"}
 
 
 @dataclass(frozen=True)
@@ -152,6 +169,10 @@ class Duration(FieldKind):
     def words(self, value: Any) -> str:
         """Return a duration as ``1 d 9 h``."""
         return "none" if value is None else duration_words(timedelta(seconds=value), units=2)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of seconds, or of a text such as ``5m``."""
+        return {"type": ["string", "number"], "minimum": self.least, "maximum": MAX_SECONDS}
 
 
 class Time(FieldKind):
@@ -176,6 +197,10 @@ class Time(FieldKind):
         """Return it in the form of ISO 8601."""
         return "none" if value is None else value.isoformat()
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of a text in the form of ISO 8601, or of the object that is stored."""
+        return {"type": ["string", "object"], "pattern": "^[0-9]{4}", "required": ["__type__"]}
+
 
 class Times(FieldKind):
     """Fire times."""
@@ -197,6 +222,10 @@ class Times(FieldKind):
         if not isinstance(stored, list):
             return stored
         return [item for item in stored if (moment := _utc(item)) is None or _is_in_every_zone(moment)]
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of a list of texts."""
+        return {"type": "array", "items": {"type": "string", "pattern": "^[0-9]{4}"}, "maxItems": MOST_SKIPPED}
 
 
 @dataclass(frozen=True)
@@ -222,6 +251,10 @@ class Word(FieldKind):
         """The words."""
         return f"One of {', '.join(self.choices)}."
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of the words."""
+        return {"enum": [choice.value for choice in self.choices]}
+
 
 class Labels(FieldKind):
     """Short texts by name."""
@@ -238,6 +271,13 @@ class Labels(FieldKind):
             _check_label(name, path, "a name")
             _check_label(text, f"{path}.{name}", "a text")
         return dict(value)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of an object of short texts."""
+        text = {"type": "string", "minLength": 1, "maxLength": MOST_LABEL}
+        return {
+            "type": "object", "additionalProperties": text, "propertyNames": text, "maxProperties": MOST_LABELS,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -259,9 +299,18 @@ class JSON(FieldKind):
         advice = args_advice(value) if self.type is list else ""
         raise InvalidEntry(path, f"expected a {self.type.__name__}, got {quoted(value)}{advice}")
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of any list or object."""
+        return {"type": "array" if self.type is list else "object"}
+
 
 class Options(JSON):
     """The options of ``apply_async``."""
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of an object, with the known names; an application may know others, and other values."""
+        known = {name: {"description": expected} for name, (_, expected) in OPTIONS.items()}
+        return {**super().json_schema(), "properties": known}
 
 
 class Zone(FieldKind):
@@ -365,6 +414,18 @@ class Field:
             InvalidEntry: it cannot be used.
         """
         return None if value is None and self.nullable else self.kind.check(value, f"$.{self.name}")
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of what a file may have, with what people read of it."""
+        schema, text = self.kind.json_schema(), self.help
+        if self.nullable or self.default is None:
+            types = schema["type"]
+            schema["type"] = [*([types] if isinstance(types, str) else types), "null"]
+        if self.default is INHERIT:
+            return {"description": f"{text} Without it the setting redisbeater_{self.name} counts.", **schema}
+        has_default = self.default is not None and not isinstance(self.default, (dict, tuple))
+        default = {"default": self.kind.encode(self.default)} if has_default else {}
+        return {"description": text, **schema, **default}
 
     def stored(self, value: Any) -> Any:
         """Read a stored value, unchecked."""

@@ -317,6 +317,10 @@ class IntervalKind(ScheduleKind[schedule]):
             raise InvalidEntry(f"{PATH}.every", f"expected a duration of at least 1 microsecond, got {quoted(text)}")
         return schedule(length)
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return that of a text such as ``1h30m``, or of seconds."""
+        return {"type": ["string", "number"], "exclusiveMinimum": 0, "maximum": MAX_SECONDS}
+
 
 def _check_every(seconds: Any) -> float:
     path = f"{PATH}.every"

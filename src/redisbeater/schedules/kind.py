@@ -271,6 +271,12 @@ class ScheduleKind(Generic[S]):
         """
         raise NotImplementedError
 
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of what a file may have after its word."""
+        if self.has_lines:
+            return {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
+        return {"type": "string"}
+
 
 class OwnSchedule(BaseSchedule):
     """A schedule that finds its fire times itself, as Celery's own beat asks it."""

@@ -98,6 +98,9 @@ _CUSTOM = CustomKind({})
 
 _KINDS_BY_NAME: Mapping[str, ScheduleKind[Any]] = {kind.name: kind for kind in (*KINDS, _LIMITED, _CUSTOM)}
 
+#: What the ``__type__`` of a stored schedule can be.
+STORED_TYPES = tuple(_KINDS_BY_NAME)
+
 
 def kind_of(schedule: Any) -> ScheduleKind[Any]:
     """Return the kind of a schedule; that of the application's own classes for anything that is none."""

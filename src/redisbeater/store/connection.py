@@ -167,6 +167,8 @@ class Connection:
     def __init__(self, config: Config) -> None:
         #: How many tries have failed, by the kinds of :func:`~redisbeater.store.failure.kind_of`.
         self.errors: dict[str, int] = {}
+        #: What the newest of them said.
+        self.newest_error = ""
         self._client = make_client(config)
         self._absent = f"{config.key_prefix}{ABSENT}" if config.url.topology is Topology.CLUSTER else ""
         #: UNIX seconds that scripts take for the server's time, as text; empty: they ask the server. For tests.
@@ -267,6 +269,7 @@ class Connection:
         except CLIENT_ERRORS as exc:
             kind = kind_of(exc)
             self.errors[kind] = self.errors.get(kind, 0) + 1
+            self.newest_error = str(wrapped(exc))
             if is_transient(exc):
                 self._client.recover(client)
             raise

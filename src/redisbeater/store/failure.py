@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable, Collection, Sequence
+from traceback import walk_tb
 from typing import TypeVar
 
 from redis.exceptions import (
@@ -23,7 +24,7 @@ from redis.exceptions import (
 )
 
 from redisbeater.display import text_of
-from redisbeater.exceptions import StoreError, StoreUnavailable, causes
+from redisbeater.exceptions import StoreError, StoreUnavailable, causes, passed_through
 
 #: All errors of redis-py; those about the topology of a cluster are no RedisErrors.
 CLIENT_ERRORS = (RedisError, RedisClusterException)
@@ -66,6 +67,11 @@ _TLS_HINTS = {
     "WRONG_VERSION_NUMBER": "the server speaks no TLS on this port: use redis:// in redisbeater_redis_url",
     "handshake operation timed out": "does it speak TLS on this port? If not, use redis:// in redisbeater_redis_url",
 }
+
+#: What is read of a connection that the server ends, or answers with an alert of TLS, by redis-py.
+_ENDED = re.compile(r"reset by peer|[Cc]onnection closed|Broken pipe|Protocol Error: b'\\x15\\x03")
+
+_MAY_WANT_TLS = " (does it want TLS on this port? If so, use rediss:// in redisbeater_redis_url)"
 
 
 #: The kinds by which errors are counted.
@@ -126,7 +132,15 @@ def right_hint(problem: str, commands: Collection[str] = ()) -> str:
 def _tls_hint(error: BaseException) -> str:
     """Return a hint on how to fix TLS, or an empty text if TLS has not failed."""
     problem = " ".join(str(cause) for cause in causes(error) if isinstance(cause, OSError))
-    return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), "")
+    other = _MAY_WANT_TLS if _ends_without_tls(error) else ""
+    return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), other)
+
+
+def _ends_without_tls(error: BaseException) -> bool:
+    """Return whether the server has ended a connection without TLS at its first words, as one with TLS does."""
+    frames = (frame for cause in causes(error) for frame, _ in walk_tb(cause.__traceback__))
+    is_plain = not any(passed_through(cause, ssl) for cause in causes(error))
+    return is_plain and bool(_ENDED.search(str(error))) and any("on_connect" in each.f_code.co_name for each in frames)
 
 
 def _hint(error: BaseException) -> str:

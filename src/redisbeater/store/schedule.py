@@ -626,6 +626,11 @@ class RedisSchedule:
         """How many tries to ask Redis have failed, by kind: ``timeout``, ``connection``, ``refused``, ``readonly``."""
         return self._connection.errors
 
+    @property
+    def newest_error(self) -> str:
+        """What the newest of these tries said; empty if none has failed."""
+        return self._connection.newest_error
+
     def foreign_types(self) -> dict[str, str]:
         """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
         expected = self.keys.bookkeeping()

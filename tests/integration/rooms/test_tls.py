@@ -168,7 +168,7 @@ def test_a_server_that_asks_for_a_certificate_refuses_a_client_without_one(
 
 @pytest.mark.usefixtures("short_retries")
 def test_a_client_without_tls_does_not_reach_a_server_with_tls(connect: Callable[..., Celery], port: int) -> None:
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match=r"\(does it want TLS on this port\? If so, use rediss:// in"):
         ScheduleStore(connect(port, False, "redis")).count()
 
 

@@ -177,6 +177,7 @@ FORMAT = 1
 MOST_OWNER, MOST_FILE = 100, 60
 
 _KEYS = {
+    "$schema": (str,),  # for editors
     "redisbeater": (int,),
     "owner": (str,),
     "defaults": (dict,),
