@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from redisbeater.config.settings import Config
-from redisbeater.dashboard.address import Networks, begin_of_commands, here, root_of
+from redisbeater.dashboard.address import Networks, begin_of_commands, has_stream, here, root_of
 from redisbeater.dashboard.auth import Auth, Login, Right, User
 from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
@@ -458,6 +458,7 @@ class Site:
             "here": here(request),
             "flash": None,
             "begin": begin_of_commands(request),
+            "has_stream": has_stream(request),
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""

@@ -264,7 +264,10 @@ def test_incidents_and_gaps_are_what_came_before(app: Celery, store: ScheduleSto
     for what in ("incident_opened", "incident_closed", "release", "gap", "worker_gone", "redis_away"):
         _log(app, client, "", 90_000, what, id=[], kind=[], why=[], release={}, worker=[], error={})
     end_runs(app, "report", "F")
-    before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
+    page = browse(app).get("/entry?name=report").text
+    assert "incident opened waiting in queue gpu" in _plain(page)
+    assert "incident closed late, id 0a" in _plain(browse(app).get("/status").text)
+    before = _part(page, 'aria-labelledby="before"', "</section>")
     near = _plain(_part(before, '<dl class="near">', "</dl>"))
     assert "at that time incident waiting in queue gpu" in near
     assert re.search(r"8.* min before no beat was running", near)

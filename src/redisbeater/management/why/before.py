@@ -10,7 +10,7 @@ from typing import NamedTuple
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.management.blanking import redacted_line
-from redisbeater.management.why.facts import line_words
+from redisbeater.management.why.facts import kind_words, line_words
 from redisbeater.model.incident import FAILED, GAP, KINDS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief, State
@@ -165,8 +165,8 @@ def _incidents(lines: Iterable[LogLine]) -> Iterator[Event]:
             if line.what == "incident_closed" or (kind in KINDS and KINDS[kind].ends_when_acknowledged):
                 ends[which] = line.last
         elif line.what == "incident_opened" and (which in ends or kind != FAILED):
-            text = f"incident {kind}{why if why[:1] in (' ', ',') else f': {why}'}" if why else f"incident {kind}"
-            yield Event("incident", line.first or line.last, ends.pop(which, FAR_FUTURE), shown(kind), shown(text))
+            text = f"incident {kind_words(kind, why)}"
+            yield Event("incident", line.first or line.last, ends.pop(which, FAR_FUTURE), shown(kind), text)
 
 
 def _releases(releases: Mapping[str, datetime], lines: Iterable[LogLine]) -> Iterator[Event]:
