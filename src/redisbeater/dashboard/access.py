@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from redisbeater.dashboard.address import address_of, client_of, has_stream, her
 from redisbeater.dashboard.auth import Login, Right, User, credentials
 from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
-from redisbeater.dashboard.site import JSONAnswer, Site
+from redisbeater.dashboard.site import Counts, JSONAnswer, Site
 from redisbeater.exceptions import StoreError
 from redisbeater.health.status import Status, read_overview
 from redisbeater.management.future import HeldRuns
@@ -116,7 +116,7 @@ async def _body(request: Request) -> bytes:
 LINES = 50
 
 
-#: Among so many entries the disabled ones are counted at once.
+#: Among so many entries the disabled and the broken ones are counted at once.
 FEW = 1_000
 
 
@@ -148,9 +148,10 @@ async def read_head(req: PageRequest) -> Head:
         held = await req.site.held.get(status.due, status.pause.since)
     elif status.oldest >= LATE:
         late = await req.store.ask(count_late, LATE)
-    key, counter = (status.entries, status.dormant), req.site.disabled
-    disabled = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or 0
-    return Head(status=status, lead_ended=ended, late=late, disabled=disabled, held=held)
+    key, counter = (status.entries, status.dormant, status.broken), req.site.counts
+    counts = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or Counts(0, 0)
+    status = replace(status, broken=max(status.broken, counts.broken))
+    return Head(status=status, lead_ended=ended, late=late, disabled=counts.disabled, held=held)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -179,7 +180,7 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         req = await _page_request(site, store, request, user)
         page = await action.answer(req)
         if action.method == "POST":
-            site.disabled.expire()
+            site.counts.expire()
             site.shared_answers.expire()
         if not isinstance(page, Page):
             return page

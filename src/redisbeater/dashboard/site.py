@@ -315,6 +315,13 @@ class Recent(Generic[R]):
             await self.get(*key)
 
 
+class Counts(NamedTuple):
+    """How many entries are disabled, and how many are broken, with those that beat has not met yet where it is few."""
+
+    disabled: int
+    broken: int
+
+
 #: How long an answer serves others who ask for the same: its times are as old.
 SHARED_SECONDS = 1.0
 
@@ -375,7 +382,7 @@ class Site:
         hub: tells open pages what changes.
         status: the status of the schedule, with details.
         held: the fire times that wait while it is paused.
-        disabled: how many entries are disabled, which Redis has no list of.
+        counts: how many entries are disabled or broken, which Redis has no list of.
         shared_answers: what open pages that show the same are answered.
         allow_any_task: whether forms take tasks that the application does not know.
         runs_kept: how many runs of each entry are kept.
@@ -401,7 +408,7 @@ class Site:
     forecasts: Forecasts
     status: RecentStatus
     held: Recent[HeldRuns]
-    disabled: Recent[int]
+    counts: Recent[Counts]
     shared_answers: SharedAnswers
     runs_kept: int
     form: Mapping[str, list[FormField]]
