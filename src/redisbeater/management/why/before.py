@@ -14,7 +14,7 @@ from redisbeater.management.why.facts import kind_words, line_words
 from redisbeater.model.incident import FAILED, GAP, KINDS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief, State
-from redisbeater.times import FAR_FUTURE, span_words
+from redisbeater.times import FAR_FUTURE, from_iso, span_words
 
 #: Lines of a log that are read.
 MOST_LINES = 100
@@ -138,7 +138,8 @@ def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Ev
         elif line.what == "resumed":
             resumed = at
         elif line.what == "paused":
-            yield Event("pause", at, resumed, "paused", line_words(line, time_words))
+            until = from_iso(line.details.get("until")) or FAR_FUTURE  # such a pause ends without a line
+            yield Event("pause", at, min(resumed, until), "paused", line_words(line, time_words))
         elif line.what == "worker_gone":
             worker = shown(line.details.get("worker", "a worker"))
             yield Event("worker", at, at, f"{worker} gone", f"{worker} had not reported for a minute")

@@ -161,7 +161,8 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     parts = ["skipped fire times"] if is_about_skips else []
     if line.what in INCIDENT_LINES:
         parts = [kind_words(str(details.pop("kind", "")), str(details.pop("why", "")))]
-    parts += [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
+    named = {name: f"{name} " for name in details if name != line.what}  # a release is named by the line
+    parts += [f"{named.get(name, '')}{shown(_detail(name, value, time_words))}" for name, value in details.items()]
     text = f"{word_of(line)} {line.count:,} times" if line.count > 1 else word_of(line)
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
