@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import redis
@@ -61,6 +62,7 @@ EVERY_PAGE = {
     "backfill": "/entry/backfill?name=rates.fetch",
     "why": "/why?name=orders.parse",
     "hour": "/upcoming?within=1h",
+    "delays": "/delays",
     "workers": "/workers",
     "changes": "/changes",
     "status": "/status",
@@ -126,10 +128,10 @@ def main() -> None:
 
 
 def _record_past(client: redis.Redis) -> None:
-    """Record the runs of the last six hours, which the demo does not have, as workers record them."""
+    """Record what ran before the demo, which it does not have, as workers record it."""
     now, chance, pipe, prefix = time.time(), random.Random(7), client.pipeline(), "redisbeater-demo:"
     for name, (task, minutes, seconds, failed) in PAST.items():
-        letters = ""
+        letters, failed_at = "", 0.0
         for place in range(KEPT):
             sent = now - 60 * minutes * (KEPT - place) - seconds
             state = State.FAILURE if chance.random() * 10 < failed else State.SUCCESS
@@ -145,13 +147,20 @@ def _record_past(client: redis.Redis) -> None:
             if state is State.FAILURE:
                 pipe.zadd(f"{prefix}:failures", {key: sent + took})
             letters += state.value[0]
+            failed_at = 0.0 if state is State.SUCCESS else failed_at or sent + took
         pipe.hset(prefix + name, "ends", f"{letters} {sent + took:.6f}")
-        if letters[-1] == "S" and letters.count("F") >= 3:
+        if failed_at:
+            pipe.zadd(f"{prefix}:failed", {prefix + name: failed_at})
+        elif letters.count("F") >= 3:
             pipe.zadd(f"{prefix}:unstable", {prefix + name: sent + took})
     for number in range(int(now) // 300 - 71, int(now) // 300):
         many = chance.randint(70, 130)
         failed = many // 2 if number % 36 in (3, 4) else chance.randint(4, 14)
         pipe.hset(f"{prefix}:minutes", mapping={f"{number} SUCCESS": many, f"{number} FAILURE": failed})
+    for number in range(int(now) // 3600 - 167, int(now) // 3600 + 1):
+        many = chance.randint(840, 1_560)
+        failed = many // 2 if number % 47 == 3 else chance.randint(48, 168)
+        pipe.hset(f"{prefix}:hours", mapping={f"{number} SUCCESS": many, f"{number} FAILURE": failed})
     pipe.execute()
 
 
@@ -166,8 +175,12 @@ def _make_hard(app: Celery, number: int) -> None:
     long = {"file": "a file with a long name " * 130}  # the task quotes it in its error
     store.create("hard.failing", "shop.parse", 20.0, kwargs=long, labels={"team": "data", "critical": "yes"})
     store.create("hard.disabled", "shop.ping", hour)
-    store.disable("hard.disabled", note="waits for the new texts of legal " * 5, by="anna")
+    store.disable("hard.disabled", note="waits for the new texts of legal " * 5, by="anna.schmidt@shop.example.com")
     store.disable_many([f"report.region-{place:02}" for place in range(1, 21)], by="anna", note="moving")
+    for place in range(1, 9):
+        at = datetime.now(timezone.utc) + timedelta(minutes=17 * place * place)
+        waiting = app.signature("shop.parse", kwargs={"file": f"orders-{place}.csv " * place})
+        store.delays.add(waiting, at=at, id=f"order-{place}")
     with store.bulk() as bulk:
         for place in range(number):
             bulk.save(RedisScheduleEntry(f"many.{place:05}", "shop.ping", hour + place, app=app))

@@ -153,7 +153,7 @@ def test_pages_entries_labels_and_runs_are_found_by_one_text(app: Celery, store:
     assert "Nothing found" in part, "a part of an id takes long to search: while somebody types, it is not"
     assert "<html" not in part
     assert _find(app, "")["pages"] == [
-        "/incidents", "/", "/upcoming", "/history", "/workers", "/changes", "/findings", "/status", "/new",
+        "/incidents", "/", "/upcoming", "/delays", "/history", "/workers", "/changes", "/findings", "/status", "/new",
     ]  # fmt: skip
 
 

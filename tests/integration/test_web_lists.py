@@ -99,14 +99,14 @@ def test_older_runs_keep_the_filters_of_the_address_and_nothing_else_of_it(
     assert fields[-1][0] == "before"
 
 
-def test_a_row_says_how_late_its_last_run_was(
+def test_a_row_says_that_its_last_run_was_late_for_a_minute_or_more(
     app: Celery, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
     for name, jitter in (("late", 0), ("punctual", 0), ("delayed", 7200)):
         save_due(app, name, "shop.report", every=86_400.0, jitter=jitter)
     client.zadd(f"{prefix}:schedule", {f"{prefix}delayed": time.time() - 7300})
     make_scheduler(app).tick()
-    for name, seconds in (("late", 3.2), ("punctual", 0.0), ("delayed", 1.2)):
+    for name, seconds in (("late", 63.2), ("punctual", 0.0), ("delayed", 1.2)):
         (key,) = client.zrange(f"{prefix}:runs:{name}", 0, -1)
         fire_time = from_unix(float(client.hget(key, "fire_time")))
         policy = ResolvedPolicy.of(definition_of(stored(app, name)), Context.of(app).defaults)
@@ -114,10 +114,22 @@ def test_a_row_says_how_late_its_last_run_was(
     assert policy.due_at(fire_time) > fire_time + timedelta(seconds=5)
     web = browse(app)
     rows = {row["name"]: row for row in web.get("/index.json?task=shop.report").json()["entries"]}
-    assert {name: row["last_late"] for name, row in rows.items()} == {"late": 3.2, "punctual": 0.0, "delayed": 1.2}
-    assert web.get("/entry.json?name=late").json()["last_late"] == 3.2
+    assert {name: row["last_late"] for name, row in rows.items()} == {"late": 63.2, "punctual": 0.0, "delayed": 1.2}
+    assert web.get("/entry.json?name=late").json()["last_late"] == 63.2
     page = web.get("/").text
-    assert sorted(re.findall(r"<span class=\"late\">(.*?)</span>", page)) == ["1.2 s late", "3.2 s late"]
+    assert sorted(re.findall(r"<span class=\"late\">(.*?)</span>", page)) == ["1 min late"]
+
+
+def test_the_head_counts_broken_entries_as_status_and_the_list_do_also_those_that_no_beat_has_met(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    for name in ("odd", "whole"):
+        store.create(name, "shop.report", 3600.0)
+    client.hset(f"{prefix}odd", "definition", "{not json")
+    web = browse(app)
+    assert re.findall(r">(\d+) broken<", web.get("/").text) == ["1"]
+    assert "1 broken" in re.search(r"entries</th><td>(.*?)</td>", web.get("/status").text)[1]
+    assert [row["name"] for row in web.get("/index.json?state=broken").json()["entries"]] == ["odd"]
 
 
 def test_the_forecast_follows_every_filter_and_is_kept(

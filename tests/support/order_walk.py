@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import random
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,9 @@ NAME = re.compile(r'data-entry="([^"]*)"')
 
 #: How long a list is held after it was touched, and how soon it is in order once it is let go: milliseconds.
 TOUCHED_MS, IN_ORDER_MS = 10_000, 5_000
+
+#: How long the answer to a button may take before it counts as not pressed.
+PRESSED_SECONDS = 5.0
 
 #: How many rows of an answer, at most, are on another page.
 MOST_ELSEWHERE = 3
@@ -141,7 +145,13 @@ class OrderWalk:
         assert row.locator(".of").inner_text() == name, "the first line of the menu names the entry"
         place = _middle(row.get_by_role("button", name="Disable" if self.enabled[name] else "Enable").bounding_box())
         self.change_meanwhile(name)
-        press(*place)
+
+        def is_pressed() -> bool:
+            if row.locator(".menu[open]").count():
+                press(*place)
+            return self._is_soon(lambda: row.locator(".menu[open]").count() == 0)
+
+        wait_until(is_pressed, f"the button in the menu of {name}")
         self._switched(name)
 
     def by_key(self, name: str) -> None:
@@ -207,6 +217,16 @@ class OrderWalk:
         self.page.clock.fast_forward(IN_ORDER_MS)
         wait_until(self._is_in_order, f"{what}: the order of the last answer")
         wait_until(lambda: self.page.locator("#newer button").is_hidden(), f"{what}: nothing left to sort")
+
+    def _is_soon(self, condition: Callable[[], bool]) -> bool:
+        """Return whether it comes true within seconds.
+
+        A slow machine makes of a tap a finger that is held, which presses nothing.
+        """
+        deadline = time.monotonic() + PRESSED_SECONDS
+        while not (found := condition()) and time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
+        return found
 
     def _switched(self, name: str) -> None:
         self.enabled[name] = not self.enabled[name]

@@ -88,6 +88,7 @@ def test_a_column_of_the_chart_is_as_high_as_its_run_took_on_a_logarithmic_scale
         CHART_LOWEST,
     ]
     assert [text for _, text in chart.lines] == ["1.0 s", "10.0 s"]
+    assert chart.key == "the lines are the median and what 95 % take at most"
     assert chart.marks[0].title == "Fri 20 Nov 2026 13:00:00 SUCCESS in 10.0 s"
     assert chart.marks[0].link == "/run?id=run-0"
 
@@ -97,12 +98,19 @@ def test_a_failure_in_the_chart_stands_before_a_pale_column_of_full_height():
     assert [(tone, height) for tone, _, height, *_ in chart.marks[1].shapes] == [
         ("pale", CHART_HIGHEST), ("bad", CHART_LOWEST),
     ]  # fmt: skip
-    assert chart.lines == []
+
+
+def test_a_chart_without_a_median_says_what_the_longest_took():
+    failed = run_chart([run(0, State.FAILURE, took=0.001), run(1, State.FAILURE, took=10)], None, None, UTC)
+    assert (failed.lines, failed.key) == ([(CHART_HIGHEST, "10.0 s")], "the line is the longest")
+    one = run_chart([run(0, took=1)], timedelta(seconds=1), timedelta(seconds=1), UTC)
+    assert ([text for _, text in one.lines], one.key) == (["1.0 s"], "the line is the median")
 
 
 def test_a_chart_of_runs_that_have_not_begun_is_drawn():
     chart = run_chart([run(0, State.SENT, took=None)], None, None, UTC)
     assert [shape[0] for shape in chart.marks[0].shapes] == ["busy"]
+    assert (chart.lines, chart.key) == ([], "")
 
 
 def a_run(**fields):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,7 +22,12 @@ SERVERS = {
 
 
 @pytest.fixture(params=SERVERS)
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def interface(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def site(interface: str, tmp_path: Path) -> Iterator[str]:
     """The address of the example, with a superuser root and an entry tea that is due in an hour."""
     if not programs():
         pytest.fail(INSTALL)
@@ -35,7 +41,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             example.run(
                 *manage, "redisbeater", "create", "tea", "proj.tasks.remind", "--every", "1h", "--args", '["tea"]'
             )
-            example.start(*(each.format(port) for each in SERVERS[request.param]))
+            example.start(*(each.format(port) for each in SERVERS[interface]))
             wait_until(lambda: _answers(f"http://127.0.0.1:{port}/admin/login/"), "the site to answer")
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -73,4 +79,19 @@ def test_staff_act_in_the_list_and_on_the_page_below_it(site: str, browser: Brow
 
     expect(page.get_by_text("Enabled tea.")).to_be_visible()
     expect(second.get_by_text("Waits for its time")).to_be_visible()  # by itself: live, or after ten seconds
+    context.close()
+
+
+def test_only_a_server_that_has_a_stream_is_asked_for_one(site: str, interface: str, browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path.rpartition("/")[2]))
+    page.goto(f"{site}/admin/redisbeater/entry/page/")
+    page.get_by_label("Username").fill("root")
+    page.get_by_label("Password").fill("s3cret")
+    page.get_by_role("button", name="Log in").click()
+    words = {"asgi": "live: what changes", "wsgi": "this server sends no stream: the page asks every 10 s"}
+    expect(page.locator("#live-state")).to_contain_text(words[interface])
+    assert ("events" in asked) == (interface == "asgi")
     context.close()

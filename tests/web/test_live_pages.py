@@ -177,6 +177,7 @@ def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, ma
     page.goto(site.url)
     wait_until_live(page)
     asked = re.compile(r"/(\?.*)?$")  # the row alone, or all where something else has changed too
+    place = row(page, "report").bounding_box()
     page.route(asked, lambda route: route.fulfill(status=503))
     site.store.disable("report")
     expect(page.locator("#stale")).to_contain_text(
@@ -184,6 +185,7 @@ def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, ma
     )
     expect(page.locator("main")).to_have_css("filter", "grayscale(1)")
     assert row(page, "report").locator(".state").inner_text() == "never ran"
+    assert row(page, "report").bounding_box() == place
     page.unroute(asked)
     expect(row(page, "report").locator(".state")).to_have_text("disabled")
     expect(page.locator("#stale")).to_be_hidden()

@@ -81,6 +81,14 @@ def test_the_commands_of_an_entry_lie_within_the_page(site, page, click: Click, 
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
 
 
+def test_the_tab_of_the_page_is_in_sight_on_a_phone(site, page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{site.url}/status")
+    tab = page.locator("nav [aria-current]")
+    expect(tab).to_have_text("Status")
+    expect(tab).to_be_in_viewport(ratio=1)
+
+
 def test_what_failed_in_the_last_day_is_grouped_and_leads_to_its_traceback(site, page, click: Click):
     create(site, "rates.fetch", "report")
     end_runs(site.app, "rates.fetch", "SFFSF", error="ConnectionError: 503", traceback="Traceback\n  in fetch\nError")

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -16,11 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.address import address_of, client_of, here, is_live, network_of, root_of
+from redisbeater.dashboard.address import address_of, client_of, has_stream, here, is_live, network_of, root_of
 from redisbeater.dashboard.auth import Login, Right, User, credentials
 from redisbeater.dashboard.page_store import PageStore
 from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
-from redisbeater.dashboard.site import JSONAnswer, Site
+from redisbeater.dashboard.site import Counts, JSONAnswer, Site
 from redisbeater.exceptions import StoreError
 from redisbeater.health.status import Status, read_overview
 from redisbeater.management.future import HeldRuns
@@ -116,7 +116,7 @@ async def _body(request: Request) -> bytes:
 LINES = 50
 
 
-#: Among so many entries the disabled ones are counted at once.
+#: Among so many entries the disabled and the broken ones are counted at once.
 FEW = 1_000
 
 
@@ -148,9 +148,10 @@ async def read_head(req: PageRequest) -> Head:
         held = await req.site.held.get(status.due, status.pause.since)
     elif status.oldest >= LATE:
         late = await req.store.ask(count_late, LATE)
-    key, counter = (status.entries, status.dormant), req.site.disabled
-    disabled = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or 0
-    return Head(status=status, lead_ended=ended, late=late, disabled=disabled, held=held)
+    key, counter = (status.entries, status.dormant, status.broken), req.site.counts
+    counts = (await counter.get(*key) if status.entries <= FEW else counter.known(*key)) or Counts(0, 0)
+    status = replace(status, broken=max(status.broken, counts.broken))
+    return Head(status=status, lead_ended=ended, late=late, disabled=counts.disabled, held=held)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -168,16 +169,18 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
             raise HTTPException(403, why)
         if action.is_heavy(request.query_params):
             return await site.heavy_reads.read(request, user, partial(respond, request, user))
-        if not as_json and (key := await _shared_by(site, request, user)):
-            return await site.shared_answers.get(key, partial(respond, request, user, site.store))
-        return await respond(request, user, site.store)
+        mark = await _mark(site, request, as_json=as_json)
+        make = partial(respond, request, user, site.store, mark)
+        if mark and request.method == "GET" and is_live(request) and not as_json:
+            return await site.shared_answers.get(_shared_by(site, request, user, mark), make)
+        return await make()
 
-    async def respond(request: Request, user: User, store: PageStore) -> Response:
-        mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
+    async def respond(request: Request, user: User, store: PageStore, mark: str | None = None) -> Response:
+        mark = await _mark(site, request, as_json=as_json) if mark is None else mark  # before what may change is read
         req = await _page_request(site, store, request, user)
         page = await action.answer(req)
         if action.method == "POST":
-            site.disabled.expire()
+            site.counts.expire()
             site.shared_answers.expire()
         if not isinstance(page, Page):
             return page
@@ -195,13 +198,9 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
     return answer
 
 
-async def _shared_by(site: Site, request: Request, user: User) -> Hashable:
-    """Return the key of the answer that a request of an open page shares with others, or None: it shares none."""
-    if request.method != "GET" or not is_live(request):
-        return None
-    mark = await site.hub.mark(is_opened=False)
-    part = request.headers.get("HX-Request")
-    return (mark, address_of(request), part, user.name, user.rights, site.choices(request)) if mark else None
+def _shared_by(site: Site, request: Request, user: User, mark: str) -> Hashable:
+    """Return the key of the answer that a request of an open page shares with others."""
+    return mark, address_of(request), request.headers.get("HX-Request"), user.name, user.rights, site.choices(request)
 
 
 async def _page_request(site: Site, store: PageStore, request: Request, user: User) -> PageRequest:
@@ -225,7 +224,7 @@ async def head_of_error(site: Site, request: Request) -> dict[str, Any]:
 
 async def _mark(site: Site, request: Request, *, as_json: bool) -> str:
     """Return the mark that a page opens its stream with; browsers say by a header that they open one."""
-    is_opened = request.headers.get("Sec-Fetch-Mode") == "navigate" and not as_json
+    is_opened = request.headers.get("Sec-Fetch-Mode") == "navigate" and not as_json and has_stream(request)
     return await site.hub.mark(is_opened=is_opened)
 
 

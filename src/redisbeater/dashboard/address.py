@@ -74,6 +74,12 @@ def is_live(request: Request) -> bool:
     return request.headers.get("X-Redisbeater-Live") == "1"
 
 
+def has_stream(request: Request) -> bool:
+    """Return whether the server that asks can send a stream of events, as all but those of WSGI can."""
+    found: bool = getattr(request.state, "has_stream", True)
+    return found
+
+
 def here(request: Request) -> str:
     """Return the address of a request as links have it: below the mount, though a proxy has cut that off.
 

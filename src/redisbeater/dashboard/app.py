@@ -38,6 +38,7 @@ from redisbeater.dashboard.sessions import Sessions
 from redisbeater.dashboard.site import (
     CHOICES,
     Assets,
+    Counts,
     HeavyReads,
     JSONAnswer,
     Recent,
@@ -170,7 +171,7 @@ def create_app(
         forecasts=Forecasts(heavy),
         status=RecentStatus(store),
         held=Recent(partial(store.ask, read_held)),
-        disabled=Recent(partial(_count_disabled, heavy), times=12),
+        counts=Recent(partial(_count, heavy), times=12),
         shared_answers=SharedAnswers(),
         hub=Hub(partial(Context.of, celery_app, context.prefix)),
         runs_kept=config.run_history_limit,
@@ -186,8 +187,9 @@ def create_app(
     return page
 
 
-async def _count_disabled(store: PageStore) -> int:
-    return (await store.ask(read_views, 1, 1, states="disabled")).total
+async def _count(store: PageStore) -> Counts:
+    disabled = await store.ask(read_views, 1, 1, states="disabled")
+    return Counts(disabled.total, (await store.status()).broken)
 
 
 def _own_routes(site: Site) -> list[Route]:

@@ -37,6 +37,7 @@ PAGES = (
     ("/incidents", "i", "Incidents"),
     ("/", "e", "Entries"),
     ("/upcoming", "u", "Upcoming"),
+    ("/delays", "d", "Delays"),
     ("/history", "h", "Runs"),
     ("/workers", "w", "Workers"),
     ("/changes", "c", "Changes"),

@@ -626,13 +626,16 @@ class Chart(NamedTuple):
 
     Attributes:
         marks: the columns; one that failed stands before a pale one of full height.
-        lines: durations in words with their heights above the foot in pixels: the median, and that of 95 % of them.
+        lines: durations in words with their heights above the foot in pixels: the median, and that of 95 % of them, or
+            the longest where none has succeeded.
+        key: what the lines are; empty: there are none.
         first, last: when the oldest and the newest of them was due; None: not known.
         words: the same in words.
     """
 
     marks: Sequence[Mark]
     lines: Sequence[tuple[float, str]]
+    key: str
     first: datetime | None
     last: datetime | None
     words: str
@@ -669,8 +672,18 @@ def run_chart(runs: Sequence[RunBrief], usual: timedelta | None, longest: timede
     ]
     if len(lines) == 2 and abs(lines[1][0] - lines[0][0]) < NEAR_LINES:
         lines = lines[:1]
+    key = "the lines are the median and what 95 % take at most" if len(lines) > 1 else "the line is the median"
+    if known and not lines:
+        lines, key = [(height(most), span_words(timedelta(seconds=most)))], "the line is the longest"
     moments = [run.moment for run in newest if run.moment is not None]
-    return Chart(marks, lines, min(moments, default=None), max(moments, default=None), _bars_words(runs, zone))
+    return Chart(
+        marks,
+        lines,
+        key if lines else "",
+        min(moments, default=None),
+        max(moments, default=None),
+        _bars_words(runs, zone),
+    )
 
 
 #: The places of the tracks of a cause line, from its top, in pixels: what happened, and what ran; and their heights.

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from redisbeater.config.settings import Config
-from redisbeater.dashboard.address import Networks, begin_of_commands, here, root_of
+from redisbeater.dashboard.address import Networks, begin_of_commands, has_stream, here, root_of
 from redisbeater.dashboard.auth import Auth, Login, Right, User
 from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
@@ -317,6 +317,13 @@ class Recent(Generic[R]):
             await self.get(*key)
 
 
+class Counts(NamedTuple):
+    """How many entries are disabled, and how many are broken, with those that beat has not met yet where it is few."""
+
+    disabled: int
+    broken: int
+
+
 #: How long an answer serves others who ask for the same: its times are as old.
 SHARED_SECONDS = 1.0
 
@@ -377,7 +384,7 @@ class Site:
         hub: tells open pages what changes.
         status: the status of the schedule, with details.
         held: the fire times that wait while it is paused.
-        disabled: how many entries are disabled, which Redis has no list of.
+        counts: how many entries are disabled or broken, which Redis has no list of.
         shared_answers: what open pages that show the same are answered.
         allow_any_task: whether forms take tasks that the application does not know.
         runs_kept: how many runs of each entry are kept.
@@ -403,7 +410,7 @@ class Site:
     forecasts: Forecasts
     status: RecentStatus
     held: Recent[HeldRuns]
-    disabled: Recent[int]
+    counts: Recent[Counts]
     shared_answers: SharedAnswers
     runs_kept: int
     form: Mapping[str, list[FormField]]
@@ -460,6 +467,7 @@ class Site:
             "here": here(request),
             "flash": None,
             "begin": begin_of_commands(request),
+            "has_stream": has_stream(request),
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""

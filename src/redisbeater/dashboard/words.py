@@ -21,7 +21,7 @@ from redisbeater.management.runs.history import end_words, late_words, lateness,
 from redisbeater.management.runs.results import RESULTS, Result
 from redisbeater.management.verbs import VERBS, Argument, Verb
 from redisbeater.management.why.before import Event
-from redisbeater.management.why.facts import line_words
+from redisbeater.management.why.facts import line_words, word_of
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from redisbeater.dashboard.access import Head
 
 end, note, outcome, span = end_words, note_words, outcome_words, span_words
+
+
+def span_of_ms(milliseconds: float) -> str:
+    """Return a length in words that is measured in milliseconds."""
+    return span_words(timedelta(milliseconds=milliseconds))
 
 
 def late(run: Run) -> str:
@@ -56,7 +61,7 @@ def took(run: Run, now: datetime) -> str:
 def line(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
     """Return a log line without its first word, with local times."""
     words = line_words(found, lambda moment: clock.words(moment, zone))
-    return words.removeprefix(found.what).lstrip(": ")
+    return words.removeprefix(word_of(found)).lstrip(": ")
 
 
 def moved(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:

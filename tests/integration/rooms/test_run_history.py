@@ -419,6 +419,20 @@ def test_why_says_what_became_of_a_run(
     assert any("run one" in fact.text for fact in found.evidence)
 
 
+def test_why_names_the_run_of_a_minute_that_it_answers_for(store: ScheduleStore, app: Celery, write: Write) -> None:
+    store.create("report", "t", 10.0)
+    for number, second in enumerate((10, 53)):
+        moment = f"23:00:{second}"
+        write("report", f"run-{number}", "SUCCESS", fire_time=moment, started_at=moment, finished_at=moment, late=0.04)
+
+    found = explain(Context.of(app), "report", vienna("23:00:00"), now=NOW)
+
+    begin = "The last run of that minute is that of Sat 23:00:53 CET. It ran: sent 0.04 s after its fire time"
+    assert found.sentence.startswith(begin)
+    exact = explain(Context.of(app), "report", vienna("23:00:53"), now=NOW)
+    assert exact.sentence.startswith("It ran: ")
+
+
 def test_why_without_a_time_tells_of_a_run_that_no_worker_has_started(
     store: ScheduleStore, app: Celery, write: Write, client: redis.Redis, prefix: str
 ) -> None:

@@ -17,6 +17,7 @@ from web_site import BEARER, browse, undo
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.model.node import Node
+from redisbeater.times import from_unix
 
 pytestmark = [
     pytest.mark.one_server,
@@ -264,12 +265,30 @@ def test_incidents_and_gaps_are_what_came_before(app: Celery, store: ScheduleSto
     for what in ("incident_opened", "incident_closed", "release", "gap", "worker_gone", "redis_away"):
         _log(app, client, "", 90_000, what, id=[], kind=[], why=[], release={}, worker=[], error={})
     end_runs(app, "report", "F")
-    before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
+    page = browse(app).get("/entry?name=report").text
+    assert "incident opened waiting in queue gpu" in _plain(page)
+    assert "incident closed late, id 0a" in _plain(browse(app).get("/status").text)
+    before = _part(page, 'aria-labelledby="before"', "</section>")
     near = _plain(_part(before, '<dl class="near">', "</dl>"))
     assert "at that time incident waiting in queue gpu" in near
     assert re.search(r"8.* min before no beat was running", near)
     shown = re.findall(r'<a href="/incidents"[^>]*><title>[^<]+?: ([^<]+)</title>', before)
     assert shown == ["incident late", "incident waiting in queue gpu"]
+
+
+def test_a_pause_that_has_ended_by_itself_is_not_what_went_on(
+    app: Celery, store: ScheduleStore, client: redis.Redis
+) -> None:
+    store.create("report", "shop.report", 3600.0)
+    until = from_unix(float(client.time()[0]) - 200).isoformat()
+    _log(app, client, "", 320, "paused", until=until, by="anna")
+    _log(app, client, "", 100, "release", release="42", worker="w1@vm")
+    end_runs(app, "report", "F")
+    before = _part(browse(app).get("/entry?name=report").text, 'aria-labelledby="before"', "</section>")
+    near = _plain(_part(before, '<dl class="near">', "</dl>"))
+    assert re.search(r"3 min before paused: until .* by anna", near)
+    assert "at that time" not in near
+    assert "release 42, worker w1@vm" in _plain(browse(app).get("/status").text)
 
 
 def test_workers_that_report_are_shown_with_their_places_and_the_queues_that_nobody_serves(

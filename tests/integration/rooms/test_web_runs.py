@@ -240,7 +240,8 @@ def test_failures_are_grouped_by_entry_and_error_over_all_that_is_kept(app: Cele
     assert "Failures by entry and error" in answer.text
     assert "<script>alert" not in answer.text
     links = [
-        html.unescape(link) for link in re.findall(r'<td><a href="/(history\?name=[^"]+error=[^"]+)"', answer.text)
+        html.unescape(link)
+        for link in re.findall(r'<td class="number"><a href="/(history\?name=[^"]+error=[^"]+)"', answer.text)
     ]
     assert [re.findall(r'data-run="([^"]+)"', web.get(f"/{link}").text) for link in links] == [
         rates, other, [first[3], first[1], first[0]],

@@ -695,7 +695,7 @@ def test_what_beat_had_to_wait_for_at_that_time_is_evidence(store: ScheduleStore
     answer = explain(Context.of(app), "report", utc("2026-11-20T09:00"), now=NOW)
 
     assert answer.verdict == "unknown"
-    assert "broker_away" in [fact.text for fact in answer.evidence]
+    assert "broker away" in [fact.text for fact in answer.evidence]
 
 
 def test_an_interval_that_ran_in_the_minute_that_is_asked_about_ran(

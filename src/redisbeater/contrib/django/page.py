@@ -28,8 +28,7 @@ EVENTS = "events"
 async def page(request: HttpRequest, path: str = "") -> HttpResponseBase:
     """Answer a request below the path of the page; ``path`` is what follows that.
 
-    Under WSGI there are no live updates, as each open page would keep a thread of the server: the page asks every ten
-    seconds instead.
+    Under WSGI there is no stream, as each open page would keep a thread of the server: the page asks every ten seconds.
     """
     root = request.path.removesuffix(path).rstrip("/")
     is_live = isinstance(request, ASGIRequest)
@@ -74,6 +73,7 @@ def _scope(request: HttpRequest, root: str) -> Scope:
         "headers": [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in request.headers.items()],
         "client": (meta.get("REMOTE_ADDR", ""), 0),
         "server": (meta.get("SERVER_NAME", ""), int(meta.get("SERVER_PORT") or 80)),
+        "state": {"has_stream": isinstance(request, ASGIRequest)},
     }
 
 

@@ -14,7 +14,8 @@
 
   // Times. The server's clock counts, as it was when the page began to come: the browser's may be wrong.
   const [load] = performance.getEntriesByType("navigation"), came = Math.max(performance.now() - (load?.responseStart ?? 0), 0);
-  const ahead = Date.parse(body.dataset.now || "") + came - Date.now() || 0, now = () => Date.now() + ahead;
+  const now = () => Date.now() + ahead;
+  let ahead = Date.parse(body.dataset.now || "") + came - Date.now() || 0;
 
   function span(seconds) {
     for (const [name, size, most] of [["s", 1, 60], ["min", 60, 60], ["h", 3600, 24], ["d", 86400, Infinity]]) {
@@ -94,8 +95,10 @@
       signal: AbortSignal.timeout(30000) }).catch(() => null);
     const text = answer?.ok ? await answer.text().catch(() => null) : null;
     if (text === null) return isOut(answer) ? leave() : age(await trouble(answer));
+    const page = new DOMParser().parseFromString(text, "text/html"), time = Date.parse(page.body.dataset.now || "");
+    ahead = Math.max(ahead, time - Date.now() || ahead); // an answer that took long has an old time, never one to come
     fresh();
-    return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
+    return isLive() ? page : null;
   }
 
   const isOut = answer => answer?.type === "opaqueredirect" || answer?.status === 401;
@@ -360,11 +363,11 @@
   });
   body.addEventListener("htmx:sse:before:connection", event => { if (!isLive()) event.preventDefault(); });
 
-  // A proxy that buffers, or too many streams: poll, and say so.
-  function watch() {
+  // A proxy that buffers, too many streams, or a server without any: poll, and say so.
+  function watch(why = "nothing comes through the stream") {
     if (heard || polling || !isLive()) return;
     polling = setInterval(everything, 10000);
-    say("nothing comes through the stream: the page asks every 10 s");
+    say(`${why}: the page asks every 10 s`);
   }
 
   function setLive(on) {
@@ -801,6 +804,8 @@
   const keysOn = one("#keys-on");
   if (keysOn) keysOn.checked = kept("keys") !== "off";
   root.classList.add("scripted");
+  const tab = one(".head nav [aria-current]"), tabs = tab?.closest("ul");
+  if (tabs) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
   nameZone();
   returnToRow();
   showLive();
@@ -813,4 +818,5 @@
   if (body.hasAttribute("hx-sse:connect")) {
     if (isLive()) setTimeout(watch, 20000); else body.removeAttribute("hx-sse:connect");
   }
+  if (body.hasAttribute("data-polls")) watch("this server sends no stream");
 })();

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.management.blanking import redacted_line
-from redisbeater.management.why.facts import line_words
+from redisbeater.management.why.facts import kind_words, line_words
 from redisbeater.model.incident import FAILED, GAP, KINDS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief, State
-from redisbeater.times import FAR_FUTURE, span_words
+from redisbeater.times import FAR_FUTURE, from_iso, span_words
 
 #: Lines of a log that are read.
 MOST_LINES = 100
@@ -138,7 +138,8 @@ def _of_schedule(lines: Sequence[LogLine], time_words: TimeWords) -> Iterator[Ev
         elif line.what == "resumed":
             resumed = at
         elif line.what == "paused":
-            yield Event("pause", at, resumed, "paused", line_words(line, time_words))
+            until = from_iso(line.details.get("until")) or FAR_FUTURE  # such a pause ends without a line
+            yield Event("pause", at, min(resumed, until), "paused", line_words(line, time_words))
         elif line.what == "worker_gone":
             worker = shown(line.details.get("worker", "a worker"))
             yield Event("worker", at, at, f"{worker} gone", f"{worker} had not reported for a minute")
@@ -165,8 +166,8 @@ def _incidents(lines: Iterable[LogLine]) -> Iterator[Event]:
             if line.what == "incident_closed" or (kind in KINDS and KINDS[kind].ends_when_acknowledged):
                 ends[which] = line.last
         elif line.what == "incident_opened" and (which in ends or kind != FAILED):
-            text = f"incident {kind}{why if why[:1] in (' ', ',') else f': {why}'}" if why else f"incident {kind}"
-            yield Event("incident", line.first or line.last, ends.pop(which, FAR_FUTURE), shown(kind), shown(text))
+            text = f"incident {kind_words(kind, why)}"
+            yield Event("incident", line.first or line.last, ends.pop(which, FAR_FUTURE), shown(kind), text)
 
 
 def _releases(releases: Mapping[str, datetime], lines: Iterable[LogLine]) -> Iterator[Event]:

@@ -171,10 +171,27 @@ def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     by, note, _ = details.pop("by", ""), details.pop("note", ""), details.pop("was", None)
     is_about_skips = details.get("fields") == ["skip"] and details.pop("fields")
     parts = ["skipped fire times"] if is_about_skips else []
-    parts += [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
-    text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
+    if line.what in INCIDENT_LINES:
+        parts = [kind_words(str(details.pop("kind", "")), str(details.pop("why", "")))]
+    named = {name: f"{name} " for name in details if name != line.what}  # a release is named by the line
+    parts += [f"{named.get(name, '')}{shown(_detail(name, value, time_words))}" for name, value in details.items()]
+    text = f"{word_of(line)} {line.count:,} times" if line.count > 1 else word_of(line)
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
+
+
+#: The words of logs about incidents.
+INCIDENT_LINES = ("incident_opened", "incident_closed", "incident_acknowledged")
+
+
+def word_of(line: LogLine) -> str:
+    """Return the word of a line of a log as people write it: ``incident opened``."""
+    return line.what.replace("_", " ")
+
+
+def kind_words(kind: str, why: str) -> str:
+    """Return the kind of an incident with its reason: ``failed: KeyError: 'price'``."""
+    return shown(f"{kind}{why if why[:1] in (' ', ',') else f': {why}'}" if why else kind)
 
 
 #: The words of an entry's log that say whether it may run.

@@ -96,6 +96,8 @@ class _Case:
         for run in self.facts.runs:
             if run.fire_time is not None and (self._is_asked(run.fire_time) or run.fire_time == self.fire_time):
                 answer = of_run(self.facts, run)
+                if self._is_asked(run.fire_time) and run.fire_time >= self.at + _SECOND:
+                    self.preface += f"The last run of that minute is that of {self.facts.time(run.fire_time)}. "
                 return self._answer(answer.verdict, answer.sentence, answer.evidence)
         return None
 
