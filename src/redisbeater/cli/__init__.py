@@ -40,6 +40,18 @@ def _ended_if_unread() -> Iterator[None]:
         raise click.exceptions.Exit(UNREAD) from None
 
 
+@contextmanager
+def _proposing_what_help_shows() -> Iterator[None]:
+    """Propose for an option that a command does not have only those that its help shows."""
+    try:
+        yield
+    except click.NoSuchOption as exc:
+        params = exc.ctx.command.params if exc.ctx else []
+        unseen = {name for each in params if isinstance(each, click.Option) and each.hidden for name in each.opts}
+        left = [name for name in exc.possibilities or [] if name not in unseen]
+        raise click.NoSuchOption(exc.option_name, possibilities=left, ctx=exc.ctx) from None
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are in ``cli.commands``, and the modules that this imports."""
 
@@ -72,7 +84,7 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command, or show its help."""
-        with _ended_if_unread():
+        with _ended_if_unread(), _proposing_what_help_shows():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -84,16 +96,6 @@ class _LazyGroup(click.Group):
             with formatter.section(heading):
                 helps = (self.commands[name].get_short_help_str(formatter.width - 6 - width) for name in names)
                 formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, helps)])
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; for an option that it does not have, only one that its help shows is proposed."""
-        try:
-            return super().invoke(ctx)
-        except click.NoSuchOption as exc:
-            params = exc.ctx.command.params if exc.ctx else []
-            unseen = {name for each in params if isinstance(each, click.Option) and each.hidden for name in each.opts}
-            left = [name for name in exc.possibilities or [] if name not in unseen]
-            raise click.NoSuchOption(exc.option_name, possibilities=left, ctx=exc.ctx) from None
 
 
 @click.group(cls=_LazyGroup)

@@ -11,7 +11,7 @@ SECTIONS: dict[str, list[str]] = {
     _LOOK: ["list", "show", "upcoming", "why", "broken"],
     _CHANGE: ["create", "update", "copy", "rename", "adopt"],
     _RUNS: ["history", "run", "failures", "trigger", "backfill"],
-    "Delays": ["delays"],
+    "Delays and calendars": ["delays", "calendar"],
     "Incidents": ["incidents", "notify"],
     "Files, checks and other schedulers": ["export", "apply", "files", "lint", "simulate", "import"],
     "Operate": ["status", "health", "pause", "resume", "dashboard"],
