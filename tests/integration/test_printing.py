@@ -32,6 +32,10 @@ TYPED = {
     "apply": "new.json --yes",
     "backfill": "report --from -10m --to now --yes",
     "broken": "",
+    "calendar delete": "spare",
+    "calendar import": "at --file days.txt",
+    "calendar list": "",
+    "calendar show": "spare",
     "copy": "report copied",
     "create": "created proj.work --every 1h",
     "delays cancel": "kept",
@@ -111,6 +115,9 @@ def app(make_app: Callable[..., Celery], server: Server, tmp_path: Path, monkeyp
     store.delete("gone")
     monkeypatch.chdir(tmp_path)
     entry = {"task": "proj.work", "every": 60}
+    Path("days.txt").write_text("2026-12-25 Christmas\n")
+    made = ["calendar", "import", "spare", "--file", "days.txt", "--json"]
+    redisbeater.main(made, "redisbeater", obj=SimpleNamespace(app=app), standalone_mode=False)
     Path("new.json").write_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"new": entry}}))
     return app
 

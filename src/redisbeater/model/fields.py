@@ -253,7 +253,7 @@ class Word(FieldKind):
 
     def json_schema(self) -> dict[str, Any]:
         """Return that of the words."""
-        return {"enum": [choice.value for choice in self.choices]}
+        return {"type": "string", "enum": [choice.value for choice in self.choices]}
 
 
 class Labels(FieldKind):
@@ -421,6 +421,8 @@ class Field:
         if self.nullable or self.default is None:
             types = schema["type"]
             schema["type"] = [*([types] if isinstance(types, str) else types), "null"]
+            if "enum" in schema:
+                schema["enum"] = [*schema["enum"], None]
         if self.default is INHERIT:
             return {"description": f"{text} Without it the setting redisbeater_{self.name} counts.", **schema}
         has_default = self.default is not None and not isinstance(self.default, (dict, tuple))
