@@ -224,6 +224,7 @@ WATCHES = [name for name in TYPED if "watch" in PARAMETERS[name]]
 
 
 @pytest.mark.parametrize("name", WATCHES)
+@pytest.mark.processes
 def test_what_is_drawn_again_and_again_is_drawn_without_escapes_there(app: Celery, name: str) -> None:
     code, text = on_a_terminal(app, [*words(app, name), "--watch", "0.1s"], until="report", TERM="dumb")
 

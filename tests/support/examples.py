@@ -1,4 +1,4 @@
-"""How many examples of a property are tried: at most 25 in the default run, all of them in the whole one.
+"""How many examples of a property are tried: at most 10 in the default run, all of them in the whole one.
 
 ``REDISBEATER_EXAMPLES=5000`` in the environment tries as many, and others each time.
 """
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 #: Examples of a property in the default run, unless it names another number.
-DEFAULT = 25
+DEFAULT = 10
 
 #: The number that the environment names.
 OWN = os.environ.get("REDISBEATER_EXAMPLES")
