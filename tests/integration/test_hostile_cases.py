@@ -472,11 +472,14 @@ def test_the_report_of_celery_shows_no_password(make_app: Callable[..., Celery])
     app = make_app(
         redisbeater_redis_url="redis://user:hunter2@127.0.0.1:1/0",
         redisbeater_redis_options={"password": "hunter3", "sentinel_kwargs": {"password": "hunter4"}},
+        redisbeater_notify={"ops": "mailtos://beat:hunter5@mail.example.com", "dev": ["ntfy://hunter6"]},
+        redisbeater_ping_url="https://hc.example.com/hunter7",
     )
 
     report = app.bugreport()
 
     assert "redisbeater_redis_options" in report
+    assert "redisbeater_notify: '********'" in report
     assert re.findall("hunter.", report) == []
 
 

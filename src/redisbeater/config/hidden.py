@@ -7,10 +7,17 @@ more than these have imported.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import celery.app.utils
 
 __all__ = ("hide_in_reports",)
+
+#: What is shown instead.
+_ASTERISKS = "*" * 8
+
+_filter_of_celery = celery.app.utils.filter_hidden_settings
 
 
 def hide_in_reports(setting: str) -> None:
@@ -25,6 +32,12 @@ def hide_in_reports(setting: str) -> None:
         celery.app.utils.HIDDEN_SETTINGS = re.compile(f"{pattern.pattern}|{re.escape(setting)}", pattern.flags)
 
 
+def _filter_hidden_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as Celery does, which looks at the names within a mapping: those of receivers are any."""
+    return _filter_of_celery({**conf, "redisbeater_notify": _ASTERISKS} if "redisbeater_notify" in conf else conf)
+
+
 hide_in_reports("redisbeater_redis_url")
 hide_in_reports("redisbeater_ping_url")
 hide_in_reports("redisbeater_notify")
+celery.app.utils.filter_hidden_settings = _filter_hidden_settings
