@@ -83,7 +83,10 @@ def test_an_import_that_cannot_be_meant_is_refused_before_anything_is_written(
     ("arguments", "problem"),
     [
         (("At!", "--country", "AT"), "expected a name of a calendar: 1 to 64 of a-z 0-9 . _ -, got 'At!'"),
-        (("at", "--country", "Austria"), "--country: expected a code of two letters such as AT, got 'Austria'"),
+        (
+            ("at", "--country", "Austria"),
+            "--country: expected a code that the package holidays knows, such as AT, got 'Austria'",
+        ),
         (("at", "--country", "AT", "--subdivision", "12"), "--subdivision: AT has no '12': 1, 2, 3"),
         (("at", "--market", "VIENNA"), "--market: expected a code such as XNYS: "),
         (("at", "--file", "/nowhere/days.txt"), "--file: /nowhere/days.txt: No such file or directory"),
@@ -186,7 +189,7 @@ def test_a_hundred_calendars_are_enough(run: Callable[..., Result], tmp_path: Pa
 
 
 def test_an_entry_that_names_an_unknown_calendar_is_refused(store: ScheduleStore) -> None:
-    with pytest.raises(InvalidEntry, match=r"\$\.calendar: there is no calendar 'at'; import it: celery -A proj"):
+    with pytest.raises(InvalidEntry, match=r"\$\.calendar: there is no calendar 'at'; import it, for example: "):
         store.create("report", "shop.report", DAILY, calendar="at")
     assert list(store.names()) == []
 

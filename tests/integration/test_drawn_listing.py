@@ -236,6 +236,16 @@ def test_upcoming_marks_what_is_overdue(run: Callable[..., Result], vienna: Cele
     assert re.sub(r" {2,}", "|", line) == ("2026-11-20 08:00:00|Fri 20 Nov 2026 09:00:00 CET|39 h ago|overdue")
 
 
+def test_upcoming_says_where_it_ends_before_its_time(run: Callable[..., Result], vienna: Celery) -> None:
+    RedisScheduleEntry("often", "proj.work", 1, app=vienna).save()
+
+    cut, whole = (run("upcoming", "often", "--within", length) for length in ("24h", "5m"))
+
+    assert len(cut.stdout.splitlines()) == 10_001
+    assert cut.stderr == "only the first 10,000 runs are shown: shorten --within\n"
+    assert whole.stderr == ""
+
+
 def test_a_time_that_is_none_is_refused(run: Callable[..., Result], write: Callable[..., None]) -> None:
     write("a", "2026-11-23T00:00:00")
 

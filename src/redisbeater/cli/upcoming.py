@@ -138,6 +138,8 @@ def upcoming(
         print_lines(printable_json(run.as_dict()) for run in runs)
     else:
         print_lines(_run_lines(runs, view, is_of_all=name is None))
+    if count is None and within is not None and len(runs) == limit:
+        click.echo(f"only the first {limit:,} runs are shown: shorten --within", err=True)
 
 
 def _none(name: str | None, is_bounded: bool) -> str:

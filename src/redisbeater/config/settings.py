@@ -243,7 +243,7 @@ class Config:
         0,
         values.count(29, least=0),
         "a whole number, from 0 to 29",
-        "How many bad ends in a row are no incident yet: :doc:`incidents`. An entry may override it.",
+        "How many failures in a row are tolerated: :doc:`incidents`. An entry may override it.",
     )
     start_within: float | None = _setting(
         300.0,

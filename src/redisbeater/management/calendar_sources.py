@@ -71,7 +71,9 @@ def of_country(
     holidays = _package()
     supported = holidays.list_supported_countries(include_aliases=True)
     if country not in supported:
-        raise InvalidEntry("$.country", f"expected a code of two letters such as AT, got {quoted(country)}")
+        raise InvalidEntry(
+            "$.country", f"expected a code that the package holidays knows, such as AT, got {quoted(country)}"
+        )
     if subdivision is not None and subdivision not in {*supported[country], *_aliases(holidays, country)}:
         known = ", ".join(supported[country]) or "it has none"
         raise InvalidEntry("$.subdivision", f"{country} has no {quoted(subdivision)}: {shown(known, 400)}")

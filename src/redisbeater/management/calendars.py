@@ -188,8 +188,8 @@ def _known(context: Context, name: str) -> Calendar:
     check_calendar_name(name, "$.name")
     calendars = context.redis.calendars.refresh()
     if name not in calendars:
-        known = ", ".join(calendars) or "there is none"
-        raise InvalidEntry("$.name", f"there is no calendar {name}; those that there are: {known}")
+        known = f"known are {', '.join(calendars)}" if calendars else "none is stored"
+        raise InvalidEntry("$.name", f"there is no calendar {name}; {known}")
     return calendars[name]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -172,7 +173,8 @@ class Incident:
     @property
     def advice(self) -> str:
         """What to do."""
-        return self._facts.advice.format(id=self.id, entry=shown(self.entry)).rstrip()
+        entry = shown(shlex.quote(self.entry)) if self.entry else ""
+        return self._facts.advice.format(id=self.id, entry=entry).rstrip()
 
     @property
     def tone(self) -> str:

@@ -190,7 +190,8 @@ def calendar_names(text: str | None) -> list[str]:
 
 def unknown(name: str) -> InvalidEntry:
     """Return why an entry does not fire whose calendar is missing."""
-    problem = f"there is no calendar {name!r}; import it: celery -A proj redisbeater calendar import {name}"
+    command = f"celery -A proj redisbeater calendar import {name} --country AT"
+    problem = f"there is no calendar {name!r}; import it, for example: {command}"
     return InvalidEntry("$.calendar", problem)
 
 

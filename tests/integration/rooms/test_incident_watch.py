@@ -84,6 +84,14 @@ def test_a_bad_end_opens_one_and_a_good_one_closes_it(app: Celery, beat: RedisSc
     assert opened(app) == {}
 
 
+def test_its_advice_can_be_typed_whatever_the_name(app: Celery, beat: RedisScheduler, let_pass: LetPass) -> None:
+    create(app, "stock sync")
+    end_runs(app, "stock sync", "F")
+    look(beat, let_pass)
+
+    assert only(app).advice == "see why 'stock sync'"
+
+
 def test_what_fails_again_within_ten_minutes_is_the_same_incident(
     app: Celery, beat: RedisScheduler, let_pass: LetPass
 ) -> None:
