@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -38,8 +39,11 @@ def fail():
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that run."""
-    texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in os.listdir(f"/proc/{pid}/task")]
-    return [int(word) for text in texts for word in text.split()]
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError):  # that thread has ended since
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return found
 
 
 def memory(pid: int) -> int:
