@@ -400,7 +400,9 @@ def test_runs_come_to_their_end_in_any_order_of_events(site: RunSite) -> None:
     Machine.site = site
     run_state_machine_as_test(
         Machine,
-        settings=examples(EXAMPLES, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck)),
+        settings=examples(
+            EXAMPLES, default=EXAMPLES, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck)
+        ),
     )
 
     assert Machine.ended >= EXAMPLES
