@@ -41,7 +41,6 @@ linked_hosts = (
     "appriseit.com",
     "docs.celeryq.dev",
     "keepachangelog.com",
-    "pypi.org",
     "semver.org",
     "www.contributor-covenant.org",
     # The project's own, once [project.urls] of pyproject.toml has them.
