@@ -123,11 +123,7 @@ def _lines(path: str) -> list[str]:
 def _as_dict(preview: CalendarPreview, estimated: int, *, is_stored: bool) -> dict[str, object]:
     days = preview.calendar.days
     return {
-        "name": preview.calendar.name,
-        "first": days.first.isoformat(),
-        "last": days.last.isoformat(),
-        "counting": days.count,
-        "source": preview.calendar.source,
+        **preview.calendar.as_dict(),
         "estimated": estimated,
         "is_new": preview.before is None,
         "days": {day.isoformat(): days.counts(day) for day in preview.days},

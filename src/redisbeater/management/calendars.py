@@ -59,13 +59,8 @@ class StoredCalendar:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        days = self.calendar.days
         return {
-            "name": self.calendar.name,
-            "first": days.first.isoformat(),
-            "last": days.last.isoformat(),
-            "counting": days.count,
-            "source": self.calendar.source,
+            **self.calendar.as_dict(),
             "by": self.by,
             "at": self.at,
             "version": self.calendar.version,

@@ -122,6 +122,16 @@ class Calendar:
     def __hash__(self) -> int:
         return hash((self.name, self.version))
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return what it covers and of what it was made, as JSON values."""
+        return {
+            "name": self.name,
+            "first": self.days.first.isoformat(),
+            "last": self.days.last.isoformat(),
+            "counting": self.days.count,
+            "source": self.source,
+        }
+
     def words_of(self, day: date) -> str:
         """Say whether a day counts: ``does not count in at (National Day)``."""
         if not self.days.covers(day):

@@ -138,10 +138,7 @@ class limited(OwnSchedule):
         return calendar_names(self.calendar)
 
     def on_days_of(self, calendars: Calendars) -> limited:
-        """Return it with the days of its calendars; itself without a calendar.
-
-        Raises:
-        """
+        """Return it with the days of its calendars; itself without a calendar."""
         if self.calendar is None:
             return self
         missing = next((name for name in self.calendars if name not in calendars), None)
