@@ -123,7 +123,7 @@ class Calendar:
         return hash((self.name, self.version))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what it covers and of what it was made, as JSON values."""
+        """Return its span, its number of counting days and its source, as JSON values."""
         return {
             "name": self.name,
             "first": self.days.first.isoformat(),
