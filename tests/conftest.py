@@ -5,6 +5,8 @@ import functools
 import gc
 import importlib.metadata
 import logging
+import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,10 @@ from support.requirements import require, summary
 from support.servers import INSTALL, Server, programs, running
 from support.signals import restore_signals
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
+
+# Hundreds of processes would compile the package and the tests, each for itself: half of the time of their starts.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # redis-py asks for its own version at each connection, and Python reads a file each time: 5 % of the time of all tests.
 importlib.metadata.version = functools.cache(importlib.metadata.version)

@@ -74,10 +74,12 @@ def starting_on(core: int | set[int] | None) -> Iterator[None]:
 
 def _in_a_process(job: Job) -> Outcome:
     path = os.pathsep.join([str(BENCHMARKS), job.folder])
+    environment = {**os.environ, "PYTHONPATH": path}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else this package alone is compiled at each start
     process = subprocess.Popen(
         [sys.executable, "-m", "suite.child", job.to_text()],
         cwd=job.folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
