@@ -15,7 +15,9 @@ __all__ = ("MARKS", "Block", "blocks")
 MARKS = ("not run", "output differs", "file", "clock")
 
 _DIRECTIVE = re.compile(
-    r"^( *)\.\. (?:code-block:: (\w+)|(setup):)\n(?:\1   :.*\n)*\n((?:\1   .*\n|\n)+)", re.MULTILINE
+    r"^( *)\.\. (?:code-block:: (?P<language>\w+)|(?P<setup>setup):|literalinclude:: (?P<included>\S+))\n"
+    r"(?:\1   :.*\n)*\n(?P<text>(?:\1   .*\n|\n)*)",
+    re.MULTILINE,
 )
 _MARK = re.compile(rf"^ *\.\. ({'|'.join(MARKS)}): (.+)$")
 
@@ -37,18 +39,19 @@ class Block:
 
 
 def blocks(path: Path) -> list[Block]:
-    """Return the blocks of a page in their order."""
+    """Return the blocks of a page in their order, with the included files that it lets a reader save."""
     text = path.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
-    return [
-        Block(
-            path.name,
-            text.count("\n", 0, match.start()) + 1,
-            match[2] or match[3],
-            textwrap.dedent(match[4]).strip("\n") + "\n",
-            _marks(text[: match.start()]),
-        )
-        for match in _DIRECTIVE.finditer(text)
-    ]
+    found = []
+    for match in _DIRECTIVE.finditer(text):
+        marks = _marks(text[: match.start()])
+        if match["included"] and "file" not in marks:
+            continue
+        line = text.count("\n", 0, match.start()) + 1
+        shown = textwrap.dedent(match["text"]).strip("\n") + "\n"
+        if match["included"]:
+            shown = (path.parent / match["included"]).read_text(encoding="utf-8")
+        found.append(Block(path.name, line, match["language"] or match["setup"] or "python", shown, marks))
+    return found
 
 
 def _marks(before: str) -> dict[str, str]:

@@ -36,7 +36,8 @@ _ENDLESS = re.compile(r"celery -A \w+ redisbeater (dashboard|.* --(watch|follow)
 _ON_THE_SCHEDULE = re.compile(r"celery -A \w+ redisbeater ")
 #: What runs on, in another terminal.
 _STARTS = re.compile(r"celery -A proj (worker|beat)\b")
-_OWN_FILE = re.compile(r"python (proj\.py)$")
+#: A program that the page has shown; its last statement is run.
+_OWN_FILE = re.compile(r"python (\w+\.py)$")
 
 
 @dataclass(frozen=True)

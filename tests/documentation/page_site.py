@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import io
 import json
 import re
@@ -76,7 +77,8 @@ class Site:
 
     def run_file(self, name: str) -> str:
         """Run what a file of the folder does as a program, with the app that is imported; return what it prints."""
-        printed, names = io.StringIO(), {**vars(sys.modules[name.removesuffix(".py")]), "__name__": "__main__"}
+        module = importlib.import_module(name.removesuffix(".py"))
+        printed, names = io.StringIO(), {**vars(module), "__name__": "__main__"}
         *_, act = ast.parse((self.folder / name).read_text(encoding="utf-8"), name).body
         assert ast.unparse(act).startswith("if __name__ == '__main__':"), act
         with contextlib.redirect_stdout(printed):

@@ -7,6 +7,8 @@ import contextlib
 import json
 import os
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from page_blocks import Block, blocks
 from page_commands import check, is_run, run, shown
 from page_output import fits
 from page_site import Site
+from support import django_project
 from support.pages import DOCS
 from support.servers import Server
 
@@ -35,19 +38,12 @@ MOST_MARKED = {"not run": 20, "output differs": 0}
 #: these pages: theirs stand for what a reader has already, or for what the page asks for in words. It may only shrink.
 SUPPLIED = {
     "dashboard": "the hashes of the passwords and the token of the page that a reader has made and put into variables",
-    "files": "the misspelt field in the reader's file, whose error the page shows",
     "howto": "the worker of the quickstart, which the page asks for",
     "howto-keep": "the proj.py of the other recipes, and a beat that leads",
     "howto-runs": "the proj.py of the other recipes, and the worker of the quickstart, which the page asks for",
     "incidents": "an entry that is broken, and a schedule that is lost later",
     "know-that-it-ran": "a phone that receives messages, and a night in which the task fails",
-    "moving-from-apscheduler": "the run of the program that the page shows, with an APScheduler of this process",
-    "moving-from-django-celery-beat": "a project with django-celery-beat, and its tasks",
     "operating": "an installation: its entry, two beats, a user of the server with a password",
-    "recipe-ci": "a file of entries, as the page on files has it",
-    "recipe-managed-redis": "a server at the address of the provider",
-    "recipe-tenants": "a project of tenants, examples/agents",
-    "redbeat": "a schedule of RedBeat",
 }
 
 #: How pages begin that act on entries.
@@ -61,6 +57,7 @@ Open = Callable[[bool], contextlib.AbstractContextManager[Site]]
 def open_site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Open an empty folder with an empty schedule; modules and variables that the page makes are gone afterwards."""
     monkeypatch.setenv("USER", "anna")
+    monkeypatch.setenv("REDIS_URL", server.url(0).rpartition("/")[0])  # which the examples read
     modules, environ = dict(sys.modules), dict(os.environ)
     server.client().config_set("save", "86400 1000000000")  # lint would advise readers to write to the disk
 
@@ -94,6 +91,9 @@ def open_site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_what_happens(page: Path, open_site: Open) -> None:
     """A page is typed into an empty folder; one with hidden lines that it does not need a second time, without them."""
+    if "django_celery_beat" in page.read_text(encoding="utf-8"):
+        django_project.set_up()  # once in a process; the test below has one of its own
+        django_project.empty_tables()
     parts = blocks(page)
     has_hidden_lines = any(block.language == "setup" for block in parts)
     with open_site(not has_hidden_lines) as site:
@@ -107,6 +107,23 @@ def test_what_a_page_shows_is_what_happens(page: Path, open_site: Open) -> None:
                 _run(typed, block, compare=False)
 
     assert typed.codes == site.codes
+
+
+def test_the_project_with_django_celery_beat_is_complete(server: Server, tmp_path: Path) -> None:
+    """In a process of its own: in that of the tests Django has its settings already."""
+    parts = blocks(DOCS / "moving-from-django-celery-beat.rst")
+    [project] = [block for block in parts if block.marks.get("file") == "proj.py"]
+    [step] = [step for block in parts if block.language == "console" for step in shown(block.text) if "--dry" in step.command]
+    text = project.text.replace("redis://localhost:6379", server.url(0).rpartition("/")[0])
+    (tmp_path / "proj.py").write_text(text, encoding="utf-8")
+    python = [sys.executable, "-m"]
+
+    made = subprocess.run([sys.executable, "proj.py"], cwd=tmp_path, capture_output=True, text=True)
+    words = [*python, *shlex.split(step.command)]
+    printed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+
+    assert made.returncode == 0, made.stderr
+    assert fits(step.output, printed.stdout), printed.stdout + printed.stderr
 
 
 def _run(site: Site, block: Block, *, compare: bool = True) -> None:

@@ -61,3 +61,12 @@ def set_up() -> None:
     if not apps.ready:
         django.setup()
         call_command("migrate", verbosity=0)
+
+
+def empty_tables() -> None:
+    """Delete the periodic tasks, and when they run."""
+    from django_celery_beat import models
+
+    kinds = (models.CrontabSchedule, models.IntervalSchedule, models.ClockedSchedule, models.SolarSchedule)
+    for model in (models.PeriodicTask, *kinds):
+        model.objects.all().delete()
