@@ -202,7 +202,7 @@ def read_history(
     runs = read(limit + 1, before, wanted, progress=progress)
     has_lines = names is None and (not wanted or "skipped" in states)
     lines = [] if not has_lines else _log_lines(context, name, before, only_skipped=bool(wanted))
-    items: list[Run | LogLine] = [*runs, *lines]
+    items: list[Run | LogLine] = [*lines, *runs]  # the line of a trigger follows its run, also within a microsecond
     found = sorted(items, key=moment_of, reverse=True)
     if since is not None:
         found = [item for item in found if moment_of(item) >= since]
