@@ -16,6 +16,7 @@ from celery.contrib.testing.worker import start_worker
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
+from redbeat import RedBeatSchedulerEntry
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, cron
@@ -207,6 +208,10 @@ def test_what_redbeat_cannot_read_is_an_error_below_its_prefix(
     RedisScheduleEntry("rich", "t", cron("0 18 * * friL"), jitter=5, timezone="UTC", app=app).save()
 
     result = run("--ignore", "unknown-task", app=app)
+    app.conf.update(redbeat_redis_url=app.conf.redisbeater_redis_url, redbeat_redis_options={})
+    assert RedBeatSchedulerEntry.from_key("redbeat:plain", app=app).task == "t"
+    with pytest.raises(TypeError, match="unexpected keyword argument"):  # else say so on the page, and in lint
+        RedBeatSchedulerEntry.from_key("redbeat:rich", app=app)
     client.delete("redbeat::schedule", "redbeat:plain", "redbeat:rich", *client.keys("redbeat::*"))
 
     assert (result.exit_code, result.stdout) == (
