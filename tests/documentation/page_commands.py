@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -19,6 +20,7 @@ from page_site import Site
 from support.requirements import require
 
 from redisbeater.cli import redisbeater
+from redisbeater.testing.pytest_plugin import URL_VARIABLE
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +39,10 @@ _ON_THE_SCHEDULE = re.compile(r"celery -A \w+ redisbeater ")
 #: What runs on, in another terminal.
 _STARTS = re.compile(r"celery -A proj (worker|beat)\b")
 _OWN_FILE = re.compile(r"python (proj\.py)$")
+#: Tests in a file that the page has shown.
+_OWN_TESTS = re.compile(r"python -m pytest -q (\w+\.py)$")
+#: What a reader puts into a variable of the shell.
+_EXPORT = re.compile(r"export (\w+)=\$\((python .*)\)$")
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,10 @@ def is_run(site: Site, command: str) -> bool:
         return False
     if _STARTS.match(command):
         return site.is_on_its_own
-    if own := _OWN_FILE.match(command):
+    if own := _OWN_FILE.match(command) or _OWN_TESTS.match(command):
         return (site.folder / own[1]).exists()
+    if _EXPORT.match(command):
+        return True
     return bool(_ON_THE_SCHEDULE.match(command)) or command.startswith("redis-cli -u redis://localhost")
 
 
@@ -79,6 +87,12 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         return
     if own := _OWN_FILE.match(step.command):
         code, printed = 0, site.run_file(own[1])
+    elif _OWN_TESTS.match(step.command):
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        code, printed = _with_shell(site, step.command, {**environ, URL_VARIABLE: site.server.url(0)})
+    elif made := _EXPORT.match(step.command):
+        code, printed = _with_shell(site, made[2], dict(os.environ))
+        os.environ[made[1]], printed = printed.strip(), ""
     elif step.command.startswith("redis-cli"):
         code, printed = _with_redis_cli(site, step.command)
     else:
@@ -120,7 +134,16 @@ def _invoke(site: Site, words: list[str]) -> tuple[int, str]:
 
 def _with_redis_cli(site: Site, command: str) -> tuple[int, str]:
     require("redis-cli")
-    done = subprocess.run(["sh", "-c", site.local(command)], capture_output=True, text=True, timeout=30, check=False)
+    return _with_shell(site, command, dict(os.environ))
+
+
+def _with_shell(site: Site, command: str, environ: dict[str, str]) -> tuple[int, str]:
+    """Run a command in the folder of the page; ``python`` is the one of this process."""
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", site.local(command)],
+        cwd=site.folder, env=environ, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
 

@@ -34,16 +34,10 @@ MOST_MARKED = {"not run": 20, "output differs": 0}
 #: Hidden lines only make an output comparable: a page is typed without them, too, and its commands end alike. Not so
 #: these pages: theirs stand for what a reader has already, or for what the page asks for in words. It may only shrink.
 SUPPLIED = {
-    "dashboard": "the hashes of the passwords and the token of the page that a reader has made and put into variables",
     "files": "the misspelt field in the reader's file, whose error the page shows",
-    "howto": "the worker of the quickstart, which the page asks for",
-    "howto-keep": "the proj.py of the other recipes, and a beat that leads",
-    "howto-runs": "the proj.py of the other recipes, and the worker of the quickstart, which the page asks for",
-    "incidents": "an entry that is broken, and a schedule that is lost later",
-    "know-that-it-ran": "a phone that receives messages, and a night in which the task fails",
+    "know-that-it-ran": "a phone that receives messages",
     "moving-from-apscheduler": "the run of the program that the page shows, with an APScheduler of this process",
     "moving-from-django-celery-beat": "a project with django-celery-beat, and its tasks",
-    "operating": "an installation: its entry, two beats, a user of the server with a password",
     "recipe-ci": "a file of entries, as the page on files has it",
     "recipe-managed-redis": "a server at the address of the provider",
     "recipe-tenants": "a project of tenants, examples/agents",
