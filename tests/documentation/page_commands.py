@@ -20,7 +20,6 @@ from page_site import Site
 from support.requirements import require
 
 from redisbeater.cli import redisbeater
-from redisbeater.testing.pytest_plugin import URL_VARIABLE
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -89,7 +88,7 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         code, printed = 0, site.run_file(own[1])
     elif _OWN_TESTS.match(step.command):
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        code, printed = _with_shell(site, step.command, {**environ, URL_VARIABLE: site.server.url(0)})
+        code, printed = _with_shell(site, step.command, {**environ, "REDISBEATER_TESTING_REDIS_URL": site.server.url(0)})
     elif made := _EXPORT.match(step.command):
         code, printed = _with_shell(site, made[2], dict(os.environ))
         os.environ[made[1]], printed = printed.strip(), ""
