@@ -84,18 +84,7 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         check(step.command)
         site.start(starts[1])
         return
-    if own := _OWN_FILE.match(step.command):
-        code, printed = 0, site.run_file(own[1])
-    elif _OWN_TESTS.match(step.command):
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        code, printed = _with_shell(site, step.command, {**environ, "REDISBEATER_TESTING_REDIS_URL": site.server.url(0)})
-    elif made := _EXPORT.match(step.command):
-        code, printed = _with_shell(site, made[2], dict(os.environ))
-        os.environ[made[1]], printed = printed.strip(), ""
-    elif step.command.startswith("redis-cli"):
-        code, printed = _with_redis_cli(site, step.command)
-    else:
-        code, printed = _with_pipe(site, step.command)
+    code, printed = _execute(site, step.command)
     site.work()
     site.codes.append((step.command, code))
     printed = site.public(printed)
@@ -103,6 +92,23 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         assert fits(step.output, printed), f"$ {step.command}\n{printed}\nbut the page shows\n{step.output}"
     elif not step.output.strip():
         assert code == 0, f"$ {step.command}\n{printed}"
+
+
+def _execute(site: Site, command: str) -> tuple[int, str]:
+    """Run a command; return its exit code and what it prints."""
+    if own := _OWN_FILE.match(command):
+        return 0, site.run_file(own[1])
+    if _OWN_TESTS.match(command):
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        return _with_shell(site, command, {**environ, "REDISBEATER_TESTING_REDIS_URL": site.server.url(0)})
+    if made := _EXPORT.match(command):
+        code, printed = _with_shell(site, made[2], dict(os.environ))
+        os.environ[made[1]] = printed.strip()
+        return code, ""
+    if command.startswith("redis-cli"):
+        require("redis-cli")
+        return _with_shell(site, command, dict(os.environ))
+    return _with_pipe(site, command)
 
 
 def _with_pipe(site: Site, command: str) -> tuple[int, str]:
@@ -129,11 +135,6 @@ def _invoke(site: Site, words: list[str]) -> tuple[int, str]:
     site.refresh()
     result = CliRunner().invoke(redisbeater, words[4:], obj=SimpleNamespace(app=site.app), catch_exceptions=False)
     return result.exit_code, result.output
-
-
-def _with_redis_cli(site: Site, command: str) -> tuple[int, str]:
-    require("redis-cli")
-    return _with_shell(site, command, dict(os.environ))
 
 
 def _with_shell(site: Site, command: str, environ: dict[str, str]) -> tuple[int, str]:

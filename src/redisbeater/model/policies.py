@@ -58,7 +58,7 @@ class Overlap(TextEnum):
     ALLOW = "allow", "The run begins beside the active one."
     SKIP = "skip", "The fire time is skipped."
     BUFFER_ONE = "buffer_one", "The run waits until the active one has ended. Further fire times are skipped."
-    CANCEL_OTHER = "cancel_other", "The active run is asked to stop. The run waits until that has ended. A newer run replaces one that waits."
+    CANCEL_OTHER = "cancel_other", "The active run is asked to stop. Only the newest run waits for its end."
 
 
 class Anchor(TextEnum):
