@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -38,6 +39,10 @@ _ON_THE_SCHEDULE = re.compile(r"celery -A \w+ redisbeater ")
 _STARTS = re.compile(r"celery -A proj (worker|beat)\b")
 #: A program that the page has shown; its last statement is run.
 _OWN_FILE = re.compile(r"python (\w+\.py)$")
+#: Tests in a file that the page has shown.
+_OWN_TESTS = re.compile(r"python -m pytest -q (\w+\.py)$")
+#: What a reader puts into a variable of the shell.
+_EXPORT = re.compile(r"export (\w+)=\$\((python .*)\)$")
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,10 @@ def is_run(site: Site, command: str) -> bool:
         return False
     if _STARTS.match(command):
         return site.is_on_its_own
-    if own := _OWN_FILE.match(command):
+    if own := _OWN_FILE.match(command) or _OWN_TESTS.match(command):
         return (site.folder / own[1]).exists()
+    if _EXPORT.match(command):
+        return True
     return bool(_ON_THE_SCHEDULE.match(command)) or command.startswith("redis-cli -u redis://localhost")
 
 
@@ -78,12 +85,7 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         check(step.command)
         site.start(starts[1])
         return
-    if own := _OWN_FILE.match(step.command):
-        code, printed = 0, site.run_file(own[1])
-    elif step.command.startswith("redis-cli"):
-        code, printed = _with_redis_cli(site, step.command)
-    else:
-        code, printed = _with_pipe(site, step.command)
+    code, printed = _execute(site, step.command)
     site.work()
     site.codes.append((step.command, code))
     printed = site.public(printed)
@@ -91,6 +93,23 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         assert fits(step.output, printed), f"$ {step.command}\n{printed}\nbut the page shows\n{step.output}"
     elif not step.output.strip():
         assert code == 0, f"$ {step.command}\n{printed}"
+
+
+def _execute(site: Site, command: str) -> tuple[int, str]:
+    """Run a command; return its exit code and what it prints."""
+    if own := _OWN_FILE.match(command):
+        return 0, site.run_file(own[1])
+    if _OWN_TESTS.match(command):
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        return _with_shell(site, command, {**environ, "REDISBEATER_TESTING_REDIS_URL": site.server.url(0)})
+    if made := _EXPORT.match(command):
+        code, printed = _with_shell(site, made[2], dict(os.environ))
+        os.environ[made[1]] = printed.strip()
+        return code, ""
+    if command.startswith("redis-cli"):
+        require("redis-cli")
+        return _with_shell(site, command, dict(os.environ))
+    return _with_pipe(site, command)
 
 
 def _with_pipe(site: Site, command: str) -> tuple[int, str]:
@@ -119,9 +138,13 @@ def _invoke(site: Site, words: list[str]) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def _with_redis_cli(site: Site, command: str) -> tuple[int, str]:
-    require("redis-cli")
-    done = subprocess.run(["sh", "-c", site.local(command)], capture_output=True, text=True, timeout=30, check=False)
+def _with_shell(site: Site, command: str, environ: dict[str, str]) -> tuple[int, str]:
+    """Run a command in the folder of the page; ``python`` is the one of this process."""
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", site.local(command)],
+        cwd=site.folder, env=environ, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
 

@@ -57,7 +57,8 @@ class Site:
         self._ahead = 0.0
         self.opened.enter_context(self._scripts_by_its_clock())
         self.app = self._default_app()
-        self._scheduler: RedisScheduler | None = None
+        #: The beats that the page has started; the first one leads.
+        self._beats: list[RedisScheduler] = []
         self.has_worker = False
         #: The commands that were run, each with its exit code.
         self.codes: list[tuple[str, int]] = []
@@ -86,24 +87,28 @@ class Site:
         return printed.getvalue()
 
     def start(self, program: str) -> None:
-        """Start the worker or the beat of the page, once; both end with it."""
+        """Start a beat of the page, or its one worker; all end with it."""
         if program == "worker" and not self.has_worker:
             sys.modules["proj"].print = lambda *texts: None  # type: ignore[attr-defined]
             self.opened.enter_context(start_worker(self.app, perform_ping_check=False, shutdown_timeout=30))
             self.has_worker = True
-        if program == "beat" and self._scheduler is None:
-            self._scheduler = RedisScheduler(self.app)
-            self.opened.callback(self._scheduler.close)
+        if program == "beat":
+            self._beats.append(RedisScheduler(self.app))
+            self.opened.callback(self._beats[-1].close)
         self.work()
 
     def work(self) -> float:
         """Let beat and worker do all that is to be done now; return the seconds until beat looks again."""
-        delay = 0.0
-        while self._scheduler is not None and delay <= 0:
-            delay = self._scheduler.tick()
+        delays = [60.0, *(self._pass(beat) for beat in self._beats)]
         if self.has_worker:
             wait_until(self._is_idle, "the end of what was sent")
-        return delay or 60.0
+        return min(delays)
+
+    def _pass(self, beat: RedisScheduler) -> float:
+        """Let a beat send all that is due; return the seconds until it looks again."""
+        while (delay := beat.tick()) <= 0:
+            pass
+        return delay
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock forward, and let beat and worker work on the way."""

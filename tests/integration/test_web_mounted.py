@@ -77,7 +77,7 @@ def test_the_page_in_fastapi_and_in_starlette_is_as_documented(app: Celery, monk
     async def person_of_session(session: str) -> Any:
         return sessions.get(session)
 
-    block = run_block("person_of_session", app, monkeypatch, person_of_session=person_of_session)
+    block = run_block("async def auth", app, monkeypatch, person_of_session=person_of_session)
     starlette = TestClient(block["app"], base_url=f"http://{HOST}")
     answers = {}
     for session in (*sessions, "", "anna"):

@@ -57,9 +57,9 @@ def undo(web: TestClient, text: str) -> str:
 def run_block(
     text: str, app: Celery, monkeypatch: pytest.MonkeyPatch, page: str = "dashboard.rst", **names_of_proj: Any
 ) -> dict[str, Any]:
-    """Run the block of a page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
+    """Run the block of a page of the documentation that has a text, with ``app`` as the one of ``proj``."""
     project = ModuleType("proj")
-    vars(project).update(celery_app=app, **names_of_proj)
+    vars(project).update(app=app, celery_app=app, **names_of_proj)
     monkeypatch.setitem(sys.modules, "proj", project)
     names: dict[str, Any] = {}
     exec(block_with(page, text), names)

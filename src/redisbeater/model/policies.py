@@ -39,8 +39,8 @@ class TextEnum(str, Enum):
 class Coalesce(TextEnum):
     """Which of several missed fire times run; the others are counted as skipped."""
 
-    LATEST = "latest", "Only the newest runs. The others are skipped."
-    EARLIEST = "earliest", "Only the oldest runs. The others are skipped."
+    LATEST = "latest", "Only the newest fire time runs. The older ones are skipped."
+    EARLIEST = "earliest", "Only the oldest fire time runs. The newer ones are skipped."
     ALL = "all", "Each one runs, oldest first. Of more than 100, the newest 100 run."
 
 
@@ -55,10 +55,10 @@ class OnFinish(TextEnum):
 class Overlap(TextEnum):
     """What happens to a fire time while a run of the entry is active: sent, and not ended yet."""
 
-    ALLOW = "allow", "It runs beside the other."
-    SKIP = "skip", "It is skipped."
-    BUFFER_ONE = "buffer_one", "It waits until the other has ended. Later ones are skipped meanwhile."
-    CANCEL_OTHER = "cancel_other", "The other is asked to stop, and it waits until then. A later one replaces it."
+    ALLOW = "allow", "The run begins beside the active one."
+    SKIP = "skip", "The fire time is skipped."
+    BUFFER_ONE = "buffer_one", "The run waits until the active one has ended. Further fire times are skipped."
+    CANCEL_OTHER = "cancel_other", "The active run is asked to stop. Only the newest run waits for its end."
 
 
 class Anchor(TextEnum):

@@ -82,7 +82,7 @@ class Checker:
 
 @pytest.fixture
 def checker() -> Checker:
-    text = (DOCS / "http-api.rst").read_text(encoding="utf-8").split("   /index.json")[1].split("\n\n``quarters``")[0]
+    text = (DOCS / "http-api.rst").read_text(encoding="utf-8").split("   /index.json")[1].split("\n\n- ``quarters``")[0]
     joined = re.sub(r"\n {10,}", " ", "   /index.json" + text)
     return Checker(dict(re.findall(r"^ {3}(\S+) +(.+)$", joined, re.MULTILINE)))
 
