@@ -71,9 +71,9 @@ class Anchor(TextEnum):
 class Roll(TextEnum):
     """What becomes of the fire times of a day that does not count in the calendars of an entry."""
 
-    NEXT = "next", "They move to the next day that counts."
-    PREVIOUS = "previous", "They move to the day before that counts."
-    MODIFIED = "modified", "They move to the next day that counts, in another month to the one before."
+    NEXT = "next", "The run moves to the next day that counts."
+    PREVIOUS = "previous", "The run moves to the day before that counts."
+    MODIFIED = "modified", "The run moves to the next day that counts; if that is in another month, to the one before."
 
 
 class EvictionCheck(TextEnum):
