@@ -1440,6 +1440,22 @@ LOSS = (
         first=("integration/rooms/test_incident_watch.py",),
     ),
     Mutant(
+        name="status-counts-failures-up-to-the-last-look",
+        path="store/lua/measure.lua",
+        old="  if values[2] and values[8] and not values[5] then",
+        new="  if false then",
+        harm="The status says that an entry failed once, and why says five times.",
+        first=("integration/rooms/test_incident_watch.py",),
+    ),
+    Mutant(
+        name="misspelt-name-reads-all-names",
+        path="management/near_names.py",
+        old="    if contents.count() <= MOST_COMPARED:\n",
+        new="    if True:\n",
+        harm="Who misspells a name has all names of a million entries read.",
+        first=("integration/test_mistakes_of_operators.py",),
+    ),
+    Mutant(
         name="incident-told-each-minute",
         path="store/lua/end_notices.lua",
         old="  local was_there = try('ZREM', notices, receiver .. ' ' .. rest) == 1\n",

@@ -194,6 +194,17 @@ def test_an_entry_that_names_an_unknown_calendar_is_refused(store: ScheduleStore
     assert list(store.names()) == []
 
 
+def test_a_misspelt_calendar_gets_the_nearest_one(days_off: Callable[..., Result], run: Callable[..., Result]) -> None:
+    assert days_off().exit_code == 0
+
+    said = run("create", "report", "shop.report", "--cron", "0 9 1 * *", "--calendar", "att").stderr
+
+    assert said == "Error: --calendar: there is no calendar 'att'; did you mean 'at'?\n"
+    for command in ("show", "delete"):
+        assert "there is no calendar 'a'; did you mean 'at'?" in run("calendar", command, "a").stderr
+        assert "there is no calendar 'xetr'; known are at" in run("calendar", command, "xetr").stderr
+
+
 def test_calendar_and_roll_are_fields_everywhere(
     days_off: Callable[..., Result], run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, app: Celery,
     client: redis.Redis,

@@ -20,6 +20,7 @@ from celery import Celery
 from click.testing import CliRunner, Result
 from support.ports import free_port
 from support.servers import Server
+from support.tls import Certificates, terminator
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import BadInput, redisbeater
@@ -168,6 +169,31 @@ def test_health_says_why_there_was_no_answer_in_time(make_app: Callable[..., Cel
     assert "Connection refused" in finished.stdout
 
 
+def test_health_says_in_its_time_that_the_server_may_have_no_tls(
+    make_app: Callable[..., Celery], server: Server
+) -> None:
+    app = make_app(redisbeater_redis_url=server.url().replace("redis://", "rediss://"))
+
+    finished = CliRunner().invoke(redisbeater, ["health", "--timeout", "1s"], obj=SimpleNamespace(app=app))
+
+    assert finished.exit_code == 1
+    assert finished.stdout == (
+        "unhealthy: no answer from Redis within 1 s (does it speak TLS on this port? If not, use redis:// in "
+        "redisbeater_redis_url)\n"
+    )
+
+
+def test_health_says_in_its_time_that_the_server_may_want_tls(
+    make_app: Callable[..., Celery], server: Server, tmp_path: Path
+) -> None:
+    with terminator(server.port, Certificates.issued(tmp_path).for_server()) as port:
+        app = make_app(redisbeater_redis_url=f"redis://127.0.0.1:{port}/0")
+        finished = CliRunner().invoke(redisbeater, ["health", "--timeout", "1s"], obj=SimpleNamespace(app=app))
+
+    assert finished.exit_code == 1
+    assert finished.stdout.endswith(" (does it want TLS on this port? If so, use rediss:// in redisbeater_redis_url)\n")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -182,6 +208,61 @@ def test_a_list_in_a_file_is_refused_in_words_of_files(run: Run, tmp_path: Path,
     finished = run("apply", str(path))
 
     assert (finished.exit_code, problem in finished.stderr) == (2, True), finished.stderr
+
+
+# Names that are misspelt
+
+BY_NAME = [
+    *("show {}", "why {}", "history {}", "upcoming {}", "update {} --every 5", "copy {} new", "rename {} new"),
+    *("trigger {}", "enable {}", "disable {}", "skip-next {}", "delete {}", "backfill {} --from -1h --to now"),
+    *("broken --retry {}", "incidents --entry {}", "simulate --set {} every=5"),
+]
+
+
+@pytest.mark.parametrize("typed", BY_NAME)
+def test_every_command_proposes_the_nearest_name(run: Run, app: Celery, typed: str) -> None:
+    RedisScheduleEntry("customer-7-mail", "proj.mail", 60, app=app).save()
+
+    finished = run(*typed.format("custmer-7-mail").split())
+
+    assert finished.exit_code == 2
+    assert finished.stderr == (
+        "Error: no entry named 'custmer-7-mail' in the schedule; did you mean 'customer-7-mail'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["custmer-7-mail", "custommer-7-mail", "customer-7-nail", "customer-7-mial", "Customer-7-mail", "customer_7_mail"],
+)
+def test_it_is_found_in_thousands_without_reading_their_names(
+    run: Run, app: Celery, client: redis.Redis, prefix: str, typed: str
+) -> None:
+    RedisScheduleEntry("customer-7-mail", "proj.mail", 60, app=app).save()
+    client.zadd(f"{prefix}:schedule", {f"{prefix}customer {number}": 4e9 for number in range(2_000)})
+    client.config_resetstat()
+
+    said = run("show", typed).stderr
+
+    assert said == f"Error: no entry named {typed!r} in the schedule; did you mean 'customer-7-mail'?\n"
+    asked = client.info("commandstats")
+    assert "cmdstat_zscore" in asked
+    assert {"cmdstat_zscan", "cmdstat_zrange", "cmdstat_zrangebyscore"}.isdisjoint(asked)
+
+
+def test_a_name_that_is_like_none_gets_no_proposal(run: Run, app: Celery) -> None:
+    RedisScheduleEntry("report", "proj.report", 60, app=app).save()
+
+    assert run("show", "feed").stderr == "Error: no entry named 'feed' in the schedule\n"
+
+
+def test_a_misspelt_deleted_entry_gets_the_nearest_of_those_that_are_kept(run: Run, report: RedisScheduleEntry) -> None:
+    assert run("delete", "report").exit_code == 0
+
+    finished = run("restore", "reprot")
+
+    assert finished.exit_code == 2
+    assert finished.stderr.endswith("list --state deleted shows those that are; did you mean 'report'?\n")
 
 
 # Keys of other programs

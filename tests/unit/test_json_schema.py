@@ -70,7 +70,7 @@ def test_it_is_a_schema_of_both_drafts() -> None:
 
 
 def test_it_has_each_field_and_each_word_of_the_tables_with_what_people_read_of_it() -> None:
-    fields = SCHEMA["$defs"]["fields"]["properties"]
+    fields = SCHEMA["$defs"]["entry"]["properties"]
 
     assert set(fields) == {"task", "schedule", *SCHEDULE_WORDS, *FIELDS}
     assert [name for name, field in FIELDS.items() if field.sentence not in fields[name]["description"]] == []

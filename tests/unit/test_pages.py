@@ -176,17 +176,29 @@ def test_what_is_copied_from_the_reference_is_what_was_written() -> None:
     assert runpy.run_path(str(DOCS / "conf.py"))["smartquotes"] is False  # "--yes" would become a dash and "yes"
 
 
+def helps() -> list[tuple[str, Command]]:
+    """Return each command with its name, and each group; that of all of them has none."""
+    groups = [(name, each) for name, each in redisbeater.commands.items() if isinstance(each, Group)]
+    return list({"": redisbeater, **dict(groups), **dict(command_reference().commands())}.items())
+
+
+def untaken(command: Command, words: list[str]) -> list[str]:
+    """Return the words of an example that a command does not take, nor one of its group."""
+    _, left, _ = command.make_parser(Context(command)).parse_args(words)
+    inner = command.commands.get(left[0]) if isinstance(command, Group) and left else None
+    return untaken(inner, left[1:]) if inner else left
+
+
 def test_the_examples_of_every_help_can_be_read() -> None:
-    for name, command in command_reference().commands():
+    for name, command in helps():
         examples = re.findall(rf"celery -A \w+ redisbeater {name}\b([^\n|>]*)", command.help or "")
         assert examples, f"{name} has no example"
         for example in examples:
-            _, left, _ = command.make_parser(Context(command)).parse_args(shlex.split(example.rstrip(".")))
-            assert left == [] or left[0] in getattr(command, "commands", ()), example
+            assert untaken(command, shlex.split(example.rstrip("."))) == [], example
 
 
 def test_help_breaks_no_example_on_a_narrow_terminal() -> None:
-    for name, command in (("import", redisbeater.commands["import"]), *command_reference().commands()):
+    for name, command in helps():
         examples = [line.strip() for line in (command.help or "").splitlines() if "celery -A" in line]
         shown = command.get_help(Context(command, info_name=name, terminal_width=40))
         assert examples, name

@@ -27,6 +27,27 @@ def test_the_sentences_of_all_sections_begin_in_one_column() -> None:
     assert {line.index(line.split(None, 1)[1]) for line in re.findall(r"(?m)^  \S+ .*", shown)} == {13}
 
 
+GROUPS = {"": redisbeater} | {
+    name: each for name, each in redisbeater.commands.items() if isinstance(each, click.Group)
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_summaries_of_commands_fit_80_columns_uncut(name: str) -> None:
+    group = GROUPS[name]
+    shown = group.get_help(click.Context(group, terminal_width=78))  # click leaves two columns free
+    sentences = re.findall(r"(?m)^  ([a-z][\w-]+)  +(\S.*)$", shown)
+
+    assert {command for command, _ in sentences} == {*group.commands}
+    assert [sentence for _, sentence in sentences if not sentence.endswith(".") or sentence.endswith("...")] == []
+
+
+def test_the_first_help_shows_what_people_do_first() -> None:
+    examples = CliRunner().invoke(redisbeater, ["--help"]).output.partition("Options:")[0]
+
+    assert re.findall(r"celery -A proj redisbeater (\w+)", examples) == ["status", "list", "create", "why"]
+
+
 def test_a_command_without_a_section_cannot_be_registered() -> None:
     with pytest.raises(LookupError, match=r"'report' is in no section of cli/sections\.py"):
         redisbeater.add_command(click.Command("report"))

@@ -103,7 +103,15 @@ class _LazyGroup(click.Group):
 @click.pass_context
 @handle_preload_options
 def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
-    """Show the schedule in Redis, and change it while beat runs."""
+    """Show the schedule in Redis, and change it while beat runs.
+
+    \b
+    Examples:
+      celery -A proj redisbeater status
+      celery -A proj redisbeater list
+      celery -A proj redisbeater create report proj.tasks.report --every 1h
+      celery -A proj redisbeater why report
+    """
     if key_prefix is not None:
         from redisbeater.context import Context
         from redisbeater.display import shown

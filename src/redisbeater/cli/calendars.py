@@ -49,7 +49,7 @@ def calendar() -> None:
 @click.option("--country", metavar="CODE", help="The working days of this country: AT. Needs the package holidays.")
 @click.option("--subdivision", metavar="CODE", help="Of this part of the country.")
 @click.option("--market", metavar="CODE", help="The trading days of this market: XNYS. Needs the package holidays.")
-@click.option("--file", "path", metavar="FILE", help="Of dates, one a line, its name behind it; - is standard input.")
+@click.option("--file", "path", metavar="FILE", help="Dates, one a line, perhaps with names; - is standard input.")
 @click.option("--counting", is_flag=True, help="Only the dates of the file count; else all but these.")
 @click.option("--years", metavar="FIRST-LAST", help="What it covers; default: ten years from this one on.")
 @click.option("--weekend", metavar="DAYS", help="Weekdays that do not count: sat,sun, or none. Default: the country's.")
@@ -74,7 +74,7 @@ def import_calendar(
     by: str,
     times: Times,
 ) -> None:
-    """Store a calendar, or another version of it: beat plans the entries that name it again.
+    """Store a calendar, or another version of it. Beat plans the entries that name it again.
 
     \b
     Examples:
@@ -193,7 +193,9 @@ def _summary(stored: Calendar) -> str:
 @command
 @times
 def list_all(app: Celery, as_json: bool, times: Times) -> None:
-    """List calendars: what they cover, how many entries name each, and of what it was made.
+    """List calendars: what they cover, and how many entries name each.
+
+    The last column says of what each was made.
 
     \b
     Example:
@@ -225,7 +227,7 @@ def list_all(app: Celery, as_json: bool, times: Times) -> None:
 @command
 @times
 def show_calendar(app: Celery, name: str, year: int | None, as_json: bool, times: Times) -> None:
-    """Show a calendar, the entries that name it, and the days of a year that have a name.
+    """Show a calendar, the entries that name it, and its named days.
 
     \b
     Example:

@@ -38,7 +38,7 @@ from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import json_form, printable_json, shown
 from redisbeater.editing.applications import adopt as adopt_statics
-from redisbeater.editing.applications import forget_declarations
+from redisbeater.editing.applications import forget_declarations, owners
 from redisbeater.editing.compare_and_set import COMES_BACK
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
@@ -106,7 +106,7 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
 def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
     """Show what a filter has selected, and ask; without a terminal nobody can answer."""
     if not names:
-        raise BadInput("no entry is selected")
+        raise BadInput("no entry is selected; list shows those that there are")
     more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
     what = f"{verb} {len(names):,} entries: {', '.join(map(shown, names[:SHOWN_NAMES]))}{more}"
     if yes or len(names) == 1:
@@ -359,9 +359,10 @@ def _next_run(entry: RedisScheduleEntry, view: View) -> str:
 @as_json
 @command
 def adopt(app: Celery, application: str, *, note: str, by: str, as_json: bool) -> None:
-    """Take over the static entries of an application that had another name until now.
+    """Take over the static entries of a renamed application.
 
-    What the code no longer declares of them is deleted when a beat begins to lead.
+    APPLICATION is the name that it had until now. What the code no longer declares of them is deleted when a beat
+    begins to lead.
 
     \b
     Example:
@@ -371,7 +372,9 @@ def adopt(app: Celery, application: str, *, note: str, by: str, as_json: bool) -
     adopted, failures = adopt_statics(context, application, Author.of(by, note))
     forgotten = forget_declarations(context, application) if application != context.application else []
     if not adopted and not failures and not forgotten:
-        raise BadInput(f"no static entry belongs to application {application!r}")
+        known = owners(context)
+        others = f"; those of the schedule belong to {', '.join(map(shown, known))}" if known else ""
+        raise BadInput(f"no static entry belongs to application {application!r}{others}")
     if as_json:
         click.echo(printable_json({"adopted": adopted, "forgotten": forgotten, "failed": {**failures}}, indent=2))
     for name in adopted if not as_json else ():
@@ -407,7 +410,7 @@ def rename(app: Celery, name: str, new: str, note: str, by: str, as_json: bool) 
 @as_json_lines
 @command
 def restore(app: Celery, names: Sequence[str], note: str, by: str, as_json: bool) -> None:
-    """Restore entries that were deleted within seven days; the newest 10,000 are kept.
+    """Restore entries that were deleted within seven days. The newest 10,000 are kept.
 
     \b
     Examples:

@@ -29,11 +29,17 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
     help="Log in with the names and passwords in this file.",
 )
 @click.option("--auth-header", default="", metavar="NAME", help="Take the user from a header that a proxy sets.")
-@click.option("--trusted", multiple=True, metavar="CIDR", help="Network of that proxy; it can be repeated.")
+@click.option("--trusted", multiple=True, metavar="CIDR", help="Network of that proxy; may be repeated.")
 @click.option("--no-auth", is_flag=True, help="Nobody logs in; on loopback only.")
 @click.option("--read-only", is_flag=True, help="Nobody changes anything.")
 @click.option("--allow-any-task", is_flag=True, help="Let forms take tasks that this app does not know.")
-@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="HOST", help="Host name it is served under.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="HOST",
+    help="A host name of it; may be repeated.",
+)
 @click.option(
     "--trusted-proxy",
     "trusted_proxies",
@@ -41,7 +47,7 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
     default=("127.0.0.1", "::1"),
     show_default=True,
     metavar="CIDR",
-    help="Count failed logins behind this proxy by its X-Forwarded-For; it can be repeated.",
+    help="Count failed logins behind this proxy by its X-Forwarded-For; may be repeated.",
 )
 @click.option(
     "--path", default="", metavar="PATH", help="Serve it below this path, for a proxy that passes it on whole."
@@ -50,7 +56,9 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
 @click.option("--hash-password", default="", metavar="NAME", help="Print a line for --basic-file, and end.")
 @command
 def dashboard(app: Celery, hash_password: str, **options: Any) -> None:
-    """Serve the web page of the schedule, on this machine alone unless told otherwise.
+    """Serve the web page of the schedule.
+
+    It is served to this machine alone, unless --bind says otherwise.
 
     \b
     Examples:

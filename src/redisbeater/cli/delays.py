@@ -51,7 +51,7 @@ SHOWN_IDS = 3
 
 @redisbeater.group()
 def delays() -> None:
-    """Find, move, send and cancel tasks that wait in the schedule for their eta.
+    """Find, move, send and cancel tasks that wait for their eta.
 
     \b
     Examples:
@@ -83,12 +83,12 @@ def _filtered(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @delays.command("list")
-@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @as_json_lines
 @command
 @_filtered
 def list_delays(app: Celery, *, wanted: DelayFilter, view: View, limit: int | None, as_json: bool) -> None:
-    """List tasks that wait for their eta, in the order in which they are due.
+    """List tasks that wait for their eta, the next one first.
 
     \b
     Examples:
@@ -123,7 +123,9 @@ def _clock(moment: datetime, view: View) -> str:
 @command
 @times
 def show_delay(app: Celery, delay_id: str, as_json: bool, times: Times) -> None:
-    """Show a task that waits for its eta: since when, who has kept it, and why it could not be sent.
+    """Show a task that waits for its eta.
+
+    It says since when the task waits, who has kept it, and why it could not be sent.
 
     \b
     Example:
@@ -208,7 +210,7 @@ def _selected(context: Context, ids: Sequence[str], wanted: DelayFilter, *, is_a
     with Progress("read", "delays") as progress:
         found = [delay.id for delay in find_delays(context, wanted, progress=progress)]
     if not found:
-        raise BadInput("no delay is selected")
+        raise BadInput("no delay is selected; delays list shows those that wait")
     return found
 
 
@@ -301,7 +303,7 @@ def _move(context: Context, author: Author, view: View, *, at: Moment | None, sh
 
 
 def _send(context: Context, author: Author, view: View) -> Any:
-    """Let beat send tasks that wait now. One that could not be sent is tried anew.
+    """Let beat send tasks now that wait for their eta. One that could not be sent is tried anew.
 
     \b
     Examples:
@@ -312,7 +314,7 @@ def _send(context: Context, author: Author, view: View) -> Any:
 
 
 def _cancel(context: Context, author: Author, view: View) -> Any:
-    """Cancel tasks that wait: they never run, and their results are REVOKED.
+    """Cancel tasks that wait for their eta. They never run, and their results are REVOKED.
 
     \b
     Examples:

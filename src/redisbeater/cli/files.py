@@ -20,6 +20,7 @@ from redisbeater.cli.group import (
     Times,
     as_json,
     ask,
+    authored,
     command,
     complete_file,
     print_lines,
@@ -303,8 +304,7 @@ def _replace(file: Path, text: str) -> None:
 @click.option("--no-delete", is_flag=True, help="Keep entries of the owner that the file does not have.")
 @click.option("--adopt", is_flag=True, help="Take over entries of others that have a name of the file.")
 @click.option("--state", is_flag=True, help="Restore a backup, with run counts, next runs and identity.")
-@click.option("--note", default="", help="Why, for the log.")
-@click.option("--by", default="", help="Who, for the log. Default: user@host.")
+@authored
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 @times
@@ -325,9 +325,10 @@ def apply(
     as_json: bool,
     times: Times,
 ) -> None:
-    """Make the entries of an owner those of a file: create, change and delete them.
+    """Make the entries of an owner those of a file.
 
-    What operators changed stays until the file's own field changes. Applying a file again changes nothing.
+    It creates, changes and deletes entries. What operators changed stays until the file's own field changes. Applying
+    a file again changes nothing.
 
     \b
     Examples:
@@ -419,13 +420,18 @@ def _summary(done: Applied) -> str:
 
 @redisbeater.group()
 def files() -> None:
-    """Help to write files of entries."""
+    """Help to write files of entries.
+
+    \b
+    Example:
+      celery -A proj redisbeater files schema > redisbeater.schema.json
+    """
 
 
 @files.command()
 @command
 def schema(_app: Celery) -> None:
-    """Print the JSON Schema of files of entries, by which editors complete and check them.
+    """Print the JSON Schema of files of entries. By it editors complete and check them.
 
     \b
     Example:

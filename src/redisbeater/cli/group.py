@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import errno
 import functools
 import io
@@ -27,7 +26,7 @@ from redisbeater.cli import BadInput
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context
-from redisbeater.display import quoted, shown
+from redisbeater.display import did_you_mean, quoted, shown
 from redisbeater.exceptions import (
     EntryExists,
     EntryNotFound,
@@ -39,6 +38,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.management.delays.found import next_ids
 from redisbeater.management.migration.candidate import SourceError
+from redisbeater.management.near_names import near_names
 from redisbeater.management.place import address_of, refusal
 from redisbeater.management.registered import task_names
 from redisbeater.management.runs.history import ids_from
@@ -148,9 +148,6 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 #: Characters of an error: one about a setting may list them all.
 MOST_ERROR = 2000
 
-#: Names of so many entries are compared with one that does not exist; reading more takes long.
-MOST_NAMES = 1000
-
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 as_json_lines = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
@@ -258,18 +255,30 @@ def error_text(app: Celery, error: Exception) -> str:
         text = text.replace(of_programs, of_commands)
     if "is not valid unicode" in text or "\\udc" in text:
         text = f"{text}{_encoding_hint()}"
-    if isinstance(error, EntryNotFound) and len(error.args) == 1:
-        store = ScheduleStore(app)
-        if error.args[0] in store.deleted():
-            return f"{text}; it was deleted, restore {shown(quoted_argument(error.args[0]))} brings it back"
-        names = store.names() if store.count() <= MOST_NAMES else ()
-        known = [name for name in names if name != error.args[0]]  # a member without an entry
-        if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
-            return f"{text}; did you mean {shown(repr(near[0]))}?"
+    if isinstance(error, EntryNotFound):
+        with suppress(StoreError):  # what was not found is said in any case
+            return f"{text}{_instead(Context.of(app), error)}"
     if isinstance(error, (RunActive, EntryExists)):
         for of_programs, of_commands in _ADVICE.items():
             text = text.replace(of_programs, of_commands)
     return text
+
+
+#: How like a name must be that is proposed: with half of its characters in place it is another one.
+NEAR = 0.7
+
+
+def _instead(context: Context, error: EntryNotFound) -> str:
+    """Return how to get back an entry that is not there because it was deleted, or the nearest name that there is.
+
+    Where a deleted one was asked for, that is the nearest of those.
+    """
+    name = str(error.args[0])
+    if len(error.args) > 1:
+        return shown(did_you_mean(name, context.redis.deleted.names(), cutoff=NEAR))
+    if context.redis.deleted.has(name):
+        return f"; it was deleted, restore {shown(quoted_argument(name))} brings it back"
+    return shown(did_you_mean(name, near_names(context, name), cutoff=NEAR))
 
 
 #: A path such as ``$.schedule.every``: the field, and the place in its value.
@@ -397,7 +406,8 @@ SHORTEST_LOOK = timedelta(seconds=0.1)
 
 def _checked_watch(_ctx: click.Context, _: click.Parameter, given: timedelta | None) -> timedelta | None:
     if given is not None and given < SHORTEST_LOOK:
-        raise BadInput(f"--watch: expected at least {SHORTEST_LOOK.total_seconds()} s")
+        least, got = (f"{each.total_seconds():g} s" for each in (SHORTEST_LOOK, given))
+        raise BadInput(f"--watch: expected at least {least}, got {got}")
     return given
 
 
@@ -458,7 +468,7 @@ def print_lines(lines: Iterable[str]) -> None:
 def authored(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options ``--note`` and ``--by``, which every change has."""
     by = click.option("--by", default="", help="Who makes the change; default: your user and host.")
-    return click.option("--note", default="", help="Why, for the entry's log.")(by(function))
+    return click.option("--note", default="", help="Why; it is stored in the log.")(by(function))
 
 
 def labelled(function: Callable[..., None]) -> Callable[..., None]:

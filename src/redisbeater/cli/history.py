@@ -67,8 +67,8 @@ _COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "ID",
     default="",
     help="Only runs in these states, with commas: FAILURE,LOST; or skipped.",
 )
-@click.option("--since", type=MOMENT, help="Only from this time on: 2h, which is 2h ago; 09:00, mon.")
-@click.option("--long", "is_long", is_flag=True, help="With the ids of the runs; do not cut lines to the terminal.")
+@click.option("--since", type=MOMENT, help="Only from this time on: 2h ago, 09:00, mon.")
+@click.option("--long", "is_long", is_flag=True, help="With the ids of runs; do not cut lines to the terminal.")
 @click.option("--follow", is_flag=True, help="Draw it again whenever a run changes, until Ctrl-C.")
 @as_json_lines
 @times
@@ -85,7 +85,7 @@ def history(
     as_json: bool,
     times: Times,
 ) -> None:
-    """Show the runs of an entry and what its log says, the newest first; without NAME those of the whole schedule.
+    """Show the runs of an entry and its log, the newest first. Without NAME it shows those of the schedule.
 
     \b
     Examples:
@@ -208,7 +208,9 @@ def _followed(app: Celery, draw: Callable[[], None]) -> None:
 @times
 @command
 def run(app: Celery, run_id: str, *, as_json: bool, times: Times) -> None:
-    """Show all that is known of one run: what became of it and where its error was raised, its arguments and its queue.
+    """Show all that is known of one run.
+
+    It shows what became of it, where its error was raised, its arguments and its queue.
 
     ID is that of its Celery task, or its first 8 characters, or more, where no other run begins so.
 
@@ -281,10 +283,10 @@ _FAILURES = ("LAST", "FIRST", "TIMES", "NAME", "RUN", "ERROR")
 @times
 @command
 def failures(app: Celery, *, since: Moment | None, count: int, is_long: bool, as_json: bool, times: Times) -> None:
-    """Show the newest failures of the schedule, those of one entry by one error as one line, the newest first.
+    """Show the newest failures of the schedule.
 
-    RUN is the newest run of each, as the command run takes it. The newest 1,000 failures are known, and of each entry
-    those runs that are kept.
+    Those of one entry by one error are one line, the newest first. RUN is the newest run of each, as the command run
+    takes it. The newest 1,000 failures are known, and of each entry those runs that are kept.
 
     \b
     Examples:

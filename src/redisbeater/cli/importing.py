@@ -110,7 +110,7 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
 @command
 @_options
 def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
-    """Import the entries of RedBeat, from another prefix, server or database.
+    """Import the entries of RedBeat. They may be at another prefix, server or database.
 
     \b
     Example:
@@ -123,7 +123,9 @@ def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
 @command
 @_options
 def django_celery_beat(app: Celery) -> Source:
-    """Import the periodic tasks of django-celery-beat, from the database of the Django project.
+    """Import the periodic tasks of django-celery-beat.
+
+    They are read from the database of the Django project.
 
     \b
     Example:
@@ -136,7 +138,9 @@ def django_celery_beat(app: Celery) -> Source:
 @command
 @_options
 def beat_schedule(app: Celery) -> Source:
-    """Import the beat_schedule of this app as dynamic entries; then remove it from the code.
+    """Import the beat_schedule of this app.
+
+    Its entries become dynamic ones. Then remove it from the code.
 
     \b
     Example:

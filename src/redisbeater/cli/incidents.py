@@ -9,9 +9,11 @@ import click
 from celery import Celery
 
 from redisbeater.cli import redisbeater
-from redisbeater.cli.group import MOMENT, Moment, Times, as_json, as_json_lines, command, print_lines, times
+from redisbeater.cli.group import MOMENT, Moment, Times, as_json, as_json_lines, authored, command, print_lines, times
 from redisbeater.cli.table import View, aligned
+from redisbeater.context import Context
 from redisbeater.display import printable_json, shown, without_secrets
+from redisbeater.management.runs.history import check_known
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.incident import KINDS, Incident
 from redisbeater.times import clock_words
@@ -36,9 +38,10 @@ def incidents(
     as_json: bool,
     times: Times,
 ) -> None:
-    """List what did not do what it promises: entries that fail, wait, are not sent or broken, and the schedule itself.
+    """List what did not do what it promises, and since when.
 
-    An incident is open until what is wrong has ended. Once somebody has acknowledged it, health is quiet about it.
+    These are entries that fail, wait, are not sent or broken, and the schedule itself. An incident is open until what
+    is wrong has ended. Once somebody has acknowledged it, health is quiet about it.
 
     \b
     Examples:
@@ -54,6 +57,8 @@ def incidents(
     else:
         start = None if since is None else since.read(view.now, view.zone, is_past=True)
         found = room.list(entry, only_open=only_open, since=start, kind=kind or "")
+        if entry and not found:
+            check_known(Context.of(app), entry)
     if as_json:
         print_lines(printable_json(incident.as_dict()) for incident in found)
     elif incident_id is not None:
@@ -92,12 +97,11 @@ def _clock(moment: datetime, view: View) -> str:
 
 @incidents.command()
 @click.argument("incident_id", metavar="ID")
-@click.option("--note", default="", help="Why; it is stored in the log of the schedule.")
-@click.option("--by", default="", help="Who; default: your user and host.")
+@authored
 @as_json
 @command
 def acknowledge(app: Celery, incident_id: str, note: str, by: str, as_json: bool) -> None:
-    """Say that you know of an incident: health, status and lint are quiet about it.
+    """Say that you know of an incident. Then health, status and lint are quiet about it.
 
     \b
     Example:

@@ -21,9 +21,10 @@ from redisbeater.management.receivers import read_receivers, try_receivers
 @times
 @command
 def notify(app: Celery, name: str | None, is_test: bool, as_json: bool, times: Times) -> None:
-    """Show who is told of incidents and when that was last, or try whether messages arrive.
+    """Show who is told of incidents, or try whether messages arrive.
 
-    NAME: one of redisbeater_notify; default: all of them. Exit code 1: a test message did not arrive.
+    It also shows when each was told last. NAME: one of redisbeater_notify; default: all of them. Exit code 1: a test
+    message did not arrive.
 
     \b
     Examples:

@@ -107,9 +107,9 @@ def stop(runs: Runs, run_id: str, *, note: str, by: str) -> Stopped:
 @OVERLAP
 @of_runs
 def restart(runs: Runs, run_id: str, *, overlap: OverlapWord | None, note: str, by: str) -> str:
-    """Send ended runs again, as new runs with the same task and arguments.
+    """Send ended runs again, with the same task and arguments.
 
-    Those of a run that has succeeded are its entry's, unless that was changed since.
+    Each is a new run. Task and arguments of a run that has succeeded are its entry's, unless that was changed since.
 
     \b
     Examples:
@@ -281,7 +281,9 @@ def backfill(
     as_json: bool,
     times: Times,
 ) -> None:
-    """Send a run for each fire time of a span in the past that has not succeeded; without --yes only show which.
+    """Send the runs that are missing in a span of the past.
+
+    A run is missing at each fire time of which none has succeeded. Without --yes it only shows which.
 
     \b
     Examples:

@@ -195,28 +195,28 @@ def _policy(name: str, value: Any) -> str:
 
 
 @redisbeater.command("list")
-@click.option("--prefix", default="", help="Show only entries whose name begins with this text.")
-@TASK(help="Show only entries of this task.")
+@click.option("--prefix", default="", help="Only entries whose name begins with this text.")
+@TASK(help="Only entries of this task.")
 @labelled
-@click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
-@click.option("--queue", help="Show only entries whose options name this queue.")
+@click.option("--enabled/--disabled", default=None, help="Only enabled or only disabled entries.")
+@click.option("--queue", help="Only entries whose options name this queue.")
 @click.option(
     "--state",
     "states",
     type=WORDS,
     default="",
-    help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted. not-sent stands for failing.",
+    help=f"Only these states, with commas: {', '.join(STATES)}; or deleted. not-sent stands for failing.",
 )
 @click.option(
     "--result",
     "results",
     type=WORDS,
     default="",
-    help=f"Show only entries with these results of their runs, with commas: {', '.join(RESULTS_ASKED)}.",
+    help=f"Only entries with these results of their runs, with commas: {', '.join(RESULTS_ASKED)}.",
 )
 @click.option("--sort", type=click.Choice(SORTS), default="next", show_default=True, help="Order of the entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
-@click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
+@click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the terminal.")
 @click.option("--names", "names_only", is_flag=True, help="Print names only, one per line.")
 @as_json_lines
 @WATCH
@@ -329,7 +329,12 @@ def _nothing(app: Celery) -> str:
 @redisbeater.command()
 @NAME
 @click.option("--definition", "is_definition", is_flag=True, help="Print the definition alone, for create --json-file.")
-@click.option("--redact", "is_redacted", is_flag=True, help="Blank the secrets in that, too; all else is without them.")
+@click.option(
+    "--redact",
+    "is_redacted",
+    is_flag=True,
+    help="With --definition: without secrets, as all else is.",
+)
 @as_json
 @times
 @command
@@ -371,7 +376,9 @@ def show(
 @times
 @command
 def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, times: Times) -> None:
-    """List quarantined entries, which cannot be read or planned, with the reasons; or try one again.
+    """List quarantined entries with the reasons, or try one again.
+
+    A quarantined entry cannot be read or planned, and does not run.
 
     \b
     Examples:

@@ -18,6 +18,7 @@ from redisbeater.cli.group import (
     Moment,
     Times,
     as_json,
+    authored,
     command,
     print_lines,
     times,
@@ -39,7 +40,9 @@ from redisbeater.times import clock_words, duration_words, relative_words
 @times
 @command
 def status(app: Celery, as_json: bool, watch: timedelta | None, times: Times) -> None:
-    """Show who leads, who stands by, what is late, and whether the schedule is paused.
+    """Show who leads, what is late, and if the schedule is paused.
+
+    It also shows which beats stand by, what is broken, and which incidents are open.
 
     \b
     Examples:
@@ -199,15 +202,14 @@ def _server(leaders: Sequence[BeatLine]) -> str:
     type=click.Choice(["leader", "any"]),
     default="leader",
     show_default=True,
-    help="That a beat leads, or that any beat runs.",
+    help="What must be: that a beat leads, or that any beat runs.",
 )
 @click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
 @click.option("--timeout", type=DURATION, default="3s", show_default=True, help="How long Redis may take.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="Also unhealthy: entries that are broken, whose run cannot be sent, or whose last run failed, and workers "
-    "that do not report runs.",
+    help="Count as unhealthy, too: entries that are broken, not sent or failed, and workers that do not report runs.",
 )
 @click.option(
     "--max-failed",
@@ -254,9 +256,6 @@ def health(
 #: What happens to fire times that come during a pause.
 POLICIES = "by the misfire_grace_time and coalesce of each entry"
 
-_note = click.option("--note", default="", help="Why; it is stored in the log of the schedule.")
-_by = click.option("--by", default="", help="Who; default: user and host.")
-
 
 @redisbeater.command()
 @click.option(
@@ -264,15 +263,15 @@ _by = click.option("--by", default="", help="Who; default: user and host.")
     type=MOMENT,
     help="When the pause ends by itself: 2h, or 'mon 09:00'. Default: it lasts until resume.",
 )
-@_note
-@_by
+@authored
 @as_json
 @times
 @command
 def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, times: Times) -> None:
-    """Pause the whole schedule: no beat sends anything until it is resumed.
+    """Pause the whole schedule: no beat sends anything.
 
-    Waits until what is being sent has been sent. Entries keep their states.
+    It lasts until resume, or --until. The command waits until what is being sent has been sent. Entries keep their
+    states.
 
     \b
     Examples:
@@ -297,8 +296,7 @@ def pause(app: Celery, until: Moment | None, note: str, by: str, as_json: bool, 
 
 
 @redisbeater.command()
-@_note
-@_by
+@authored
 @as_json
 @command
 def resume(app: Celery, note: str, by: str, as_json: bool) -> None:

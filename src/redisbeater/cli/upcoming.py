@@ -44,9 +44,10 @@ from redisbeater.times import clock_words, date_words, relative_words
 @times
 @command
 def why(app: Celery, name: str | None, delay_id: str | None, at: Moment | None, as_json: bool, times: Times) -> None:
-    """Say why an entry does not run now, or why it did or did not run at a time, and what proves it.
+    """Say why an entry did or did not run, and what proves it.
 
-    The id of a task that waits for its eta is taken as well, unless an entry has that name.
+    Without --at it says why the entry does not run now. The id of a task that waits for its eta is taken as well,
+    unless an entry has that name.
 
     \b
     Examples:
@@ -112,7 +113,9 @@ def upcoming(
     as_json: bool,
     times: Times,
 ) -> None:
-    """Show the next runs of an entry, or of the whole schedule without NAME, with the effects of clock changes.
+    """Show the next runs of an entry, or of the whole schedule.
+
+    Without NAME it shows those of the whole schedule. A run that a change of the clocks affects has a note.
 
     \b
     Examples:

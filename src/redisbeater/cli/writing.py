@@ -171,7 +171,7 @@ def option_of(word: str, kind: FieldKind, sentence: str, help_: str) -> Callable
         case Labels():
             option, how = (
                 option.removesuffix("s"),
-                " It can be repeated; update and copy keep the others, and K= removes one.",
+                " May be repeated; update and copy keep the others, and K= removes one.",
             )
             return click.option(
                 option, word, multiple=True, metavar="K=V", callback=read_label_changes, help=help_ + how
@@ -328,7 +328,7 @@ def _warn_of_task(context: Context, entry: RedisScheduleEntry) -> None:
 @command
 @definition_options
 def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | None) -> None:
-    """Create an entry like another one, with the changes that options name. The copy starts again, without runs.
+    """Create an entry like another one, with changes by options. The copy starts again, without runs.
 
     \b
     Examples:
@@ -358,9 +358,9 @@ def _with_labels(entry: RedisScheduleEntry, changes: Mapping[str, str]) -> dict[
     multiple=True,
     metavar="FIELD",
     shell_complete=completing(lambda: UNSETTABLE),
-    help="Set a field back to what it is without the option.",
+    help="Set a field back to what it is without the option; may be repeated.",
 )
-@click.option("--if-version", metavar="VERSION", help="Only if show still has this version of the entry.")
+@click.option("--if-version", metavar="VERSION", help="Only if the entry still has this version, which show prints.")
 @command
 @definition_options
 def update(

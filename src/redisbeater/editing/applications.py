@@ -31,6 +31,12 @@ def adopt(context: Context, application: str, author: Author) -> tuple[list[str]
     return sorted(written), failures
 
 
+def owners(context: Context) -> list[str]:
+    """Return the applications that own static entries, by name."""
+    origins = context.redis.contents.origins(sorted(context.redis.contents.statics()))
+    return sorted({owner for owner in map(application_of, origins.values()) if owner})
+
+
 def forget_declarations(context: Context, application: str, *, but: Set[str] = frozenset()) -> list[str]:
     """Remove the reports about an application's broken declarations, except for some names. Return what was removed."""
     reports = context.redis.broken.declarations()

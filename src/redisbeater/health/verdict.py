@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from redisbeater.context import Context
 from redisbeater.display import json_form, shown
@@ -14,6 +14,7 @@ from redisbeater.exceptions import StoreError
 from redisbeater.health.status import LONGEST_PASS, Status, read_status
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.incident import FAILED
+from redisbeater.store.failure import handshake_hint
 from redisbeater.store.measures import Late
 from redisbeater.times import duration_words
 
@@ -96,12 +97,14 @@ class Health:
 def check_health(context: Context, terms: HealthLimits, timeout: float) -> Health:
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
     late_after, failed_before = terms.max_late.total_seconds(), dict(context.redis.errors)
+    question = Question(lambda: _asked(context, late_after, terms.strict))
     try:
-        answer = answer_within(timeout, lambda: _asked(context, late_after, terms.strict))
+        answer = question.answer(timeout)
     except StoreError as exc:
         return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
     if answer is None:
-        why = f": {shown(context.redis.newest_error)}" if context.redis.errors != failed_before else ""
+        has_failed = context.redis.errors != failed_before
+        why = f": {shown(context.redis.newest_error)}" if has_failed else handshake_hint(question.thread)
         return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s{why}")])
     status, late, failed = answer
     problems = list(_problems(status, late, terms))
@@ -117,29 +120,35 @@ def _asked(context: Context, late_after: float, is_strict: bool) -> tuple[Status
     return status, context.redis.failing.late(late_after), failed
 
 
-def answer_within(seconds: float, question: Callable[[], T]) -> T | None:
-    """Return the answer to a question to Redis; None if none comes in time: the question is left behind in a thread.
+class Question(Generic[T]):
+    """A question to Redis, asked in a thread: without an answer in time it is left behind there."""
 
-    Raises:
-        StoreError: Redis cannot be reached, or refuses.
-    """
-    answers: list[T | StoreError] = []
-    has_answered = threading.Event()
+    def __init__(self, question: Callable[[], T]) -> None:
+        self._question = question
+        self._answers: list[T | StoreError] = []
+        self._has_answered = threading.Event()
+        self.thread = threading.Thread(target=self._ask, name="question", daemon=True)
+        self.thread.start()
 
-    def ask() -> None:
+    def answer(self, seconds: float) -> T | None:
+        """Return the answer; None if none comes in time.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses.
+        """
+        self._has_answered.wait(seconds)
+        answer = self._answers[0] if self._answers else None
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def _ask(self) -> None:
         try:
-            answers.append(question())
+            self._answers.append(self._question())
         except StoreError as exc:
-            answers.append(exc)
+            self._answers.append(exc)
         finally:
-            has_answered.set()
-
-    threading.Thread(target=ask, name="question", daemon=True).start()
-    has_answered.wait(seconds)
-    answer = answers[0] if answers else None
-    if isinstance(answer, StoreError):
-        raise answer
-    return answer
+            self._has_answered.set()
 
 
 def _unhealthy(problems: list[Problem]) -> Health:

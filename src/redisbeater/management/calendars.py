@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import did_you_mean, shown
 from redisbeater.editing.calendar_users import users_of
 from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry
@@ -183,8 +183,8 @@ def _known(context: Context, name: str) -> Calendar:
     check_calendar_name(name, "$.name")
     calendars = context.redis.calendars.refresh()
     if name not in calendars:
-        known = f"known are {', '.join(calendars)}" if calendars else "none is stored"
-        raise InvalidEntry("$.name", f"there is no calendar {name}; {known}")
+        known = f"; known are {', '.join(calendars)}" if calendars else "; none is stored"
+        raise InvalidEntry("$.name", f"there is no calendar {name!r}{did_you_mean(name, calendars) or known}")
     return calendars[name]
 
 

@@ -144,7 +144,7 @@ def of_definition(
     """
     policy, name = ResolvedPolicy.of(definition, defaults).afresh(), definition.name
     if missing := [each for each in definition.calendars if each not in defaults.calendars]:
-        yield Finding.of("unknown-calendar", name, unknown(missing[0]).problem)
+        yield Finding.of("unknown-calendar", name, unknown(missing[0], defaults.calendars).problem)
     elif definition.enabled and _never_fires(policy.timetable, now):
         yield Finding.of("never-fires", name, describe(definition.schedule, definition.zone(defaults.zone)))
     grace = policy.grace

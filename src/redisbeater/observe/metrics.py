@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, StoreError
-from redisbeater.health.verdict import answer_within
+from redisbeater.health.verdict import Question
 from redisbeater.log_lines import get_logger
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.incident import KINDS as INCIDENT_KINDS
@@ -142,7 +142,7 @@ class Reading(Generic[T]):
             if time.monotonic() < self._read_at + FRESH_SECONDS:
                 return self._value
             try:
-                self._value = answer_within(ANSWER_SECONDS, self._read)
+                self._value = Question(self._read).answer(ANSWER_SECONDS)
             except StoreError as exc:
                 logger.debug("Redis was not read for metrics: %s", exc)
                 self._value = None

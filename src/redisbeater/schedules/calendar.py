@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from redisbeater.display import quoted
+from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.english import join_words
 
@@ -198,11 +198,11 @@ def calendar_names(text: str | None) -> list[str]:
     return [name for name, _ in chosen(text)] if text else []
 
 
-def unknown(name: str) -> InvalidEntry:
-    """Return why an entry does not fire whose calendar is missing."""
+def unknown(name: str, known: Iterable[str] = ()) -> InvalidEntry:
+    """Return why an entry does not fire whose calendar is missing, with the nearest of those that are known."""
     command = f"celery -A proj redisbeater calendar import {name} --country AT"
-    problem = f"there is no calendar {name!r}; import it, for example: {command}"
-    return InvalidEntry("$.calendar", problem)
+    fix = did_you_mean(name, known) or f"; import it, for example: {command}"
+    return InvalidEntry("$.calendar", f"there is no calendar {name!r}{fix}")
 
 
 def days_of(text: str, calendars: Calendars) -> Days:
@@ -214,7 +214,7 @@ def days_of(text: str, calendars: Calendars) -> Days:
     found = []
     for name, inverted in chosen(text):
         if name not in calendars:
-            raise unknown(name)
+            raise unknown(name, calendars)
         found.append((calendars[name], inverted))
     return _agreed(tuple(found))
 

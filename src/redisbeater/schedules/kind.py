@@ -274,7 +274,8 @@ class ScheduleKind(Generic[S]):
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of what a file may have after its word."""
         if self.has_lines:
-            return {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
+            texts = {"if": {"type": "array"}, "then": {"items": {"type": "string"}}}  # editors would write a list first
+            return {"type": ["string", "array"], "minItems": 1, **texts}
         return {"type": "string"}
 
 

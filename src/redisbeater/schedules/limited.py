@@ -69,7 +69,7 @@ class limited(OwnSchedule):
     Arguments:
         schedule: the cron, several or the interval.
         between, days, calendar, roll: the fields of the entry.
-        chosen: the days of its calendars, or the name of one that there is not; None: nobody has looked yet.
+        chosen: the days of its calendars, or what to do about one that there is not; None: nobody has looked yet.
 
     Raises:
         InvalidEntry: the schedule has no windows, is an interval that is not shorter than one, or never fires within.
@@ -142,7 +142,7 @@ class limited(OwnSchedule):
         if self.calendar is None:
             return self
         missing = next((name for name in self.calendars if name not in calendars), None)
-        chosen = missing or days_of(self.calendar, calendars)
+        chosen = unknown(missing, calendars).problem if missing else days_of(self.calendar, calendars)
         return self if chosen == self.chosen else limited(self.schedule, *self._key, chosen)
 
     @property
@@ -161,7 +161,7 @@ class limited(OwnSchedule):
         """
         if self.calendar is None or isinstance(self.chosen, Days):
             return self.chosen  # type: ignore[return-value]
-        raise unknown(self.chosen or self.calendars[0])
+        raise InvalidEntry("$.calendar", self.chosen or unknown(self.calendars[0]).problem)
 
     @property
     def parts(self) -> tuple[BaseSchedule, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import ssl
+import sys
 from collections.abc import Callable, Collection, Sequence
-from traceback import walk_tb
+from threading import Thread
+from traceback import walk_stack, walk_tb
 from typing import TypeVar
 
 from redis.exceptions import (
@@ -57,6 +59,8 @@ _IS_MOVING = "the cluster moves the slot of the schedule, which passes; if it la
 _IS_NO_CLUSTER = "the server is no cluster: use redis:// in redisbeater_redis_url"
 
 
+_NO_HANDSHAKE = "does it speak TLS on this port? If not, use redis:// in redisbeater_redis_url"
+
 #: What to do about an error of TLS, by what OpenSSL says; the first that is found counts.
 _TLS_HINTS = {
     "certificate has expired|not yet valid": "renew the server's certificate, or correct the clock of this host",
@@ -65,7 +69,7 @@ _TLS_HINTS = {
     r"ALERT_\w*CERTIFICATE|ALERT_UNKNOWN_CA": "the server wants another certificate: check ssl_certfile, ssl_keyfile",
     r"\[X509|PEM lib": "check the files of ssl_ca_certs, ssl_certfile and ssl_keyfile",
     "WRONG_VERSION_NUMBER": "the server speaks no TLS on this port: use redis:// in redisbeater_redis_url",
-    "handshake operation timed out": "does it speak TLS on this port? If not, use redis:// in redisbeater_redis_url",
+    "handshake operation timed out": _NO_HANDSHAKE,
 }
 
 #: What is read of a connection that the server ends, or answers with an alert of TLS, by redis-py.
@@ -134,6 +138,13 @@ def _tls_hint(error: BaseException) -> str:
     problem = " ".join(str(cause) for cause in causes(error) if isinstance(cause, OSError))
     other = _MAY_WANT_TLS if _ends_without_tls(error) else ""
     return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), other)
+
+
+def handshake_hint(thread: Thread) -> str:
+    """Return the hint on an unanswered handshake of TLS, if that is what a thread waits for, or an empty text."""
+    top = sys._current_frames().get(thread.ident or 0)
+    waits = top is not None and any(frame.f_code.co_name == "do_handshake" for frame, _ in walk_stack(top))
+    return f" ({_NO_HANDSHAKE})" if waits else ""
 
 
 def _ends_without_tls(error: BaseException) -> bool:

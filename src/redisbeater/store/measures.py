@@ -14,6 +14,7 @@ from redisbeater.model.incident import Incident
 from redisbeater.model.run import WAITS_AFTER, read_count
 from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.delays import DelayCounts
+from redisbeater.store.incidents import BAD_ENDS
 from redisbeater.store.keys import ABSENT, Keys
 from redisbeater.store.notices import Receiver
 from redisbeater.store.records import MOST_BEATS, MOST_COUNTED
@@ -196,7 +197,7 @@ class Measures:
         ours += [keys.delays, keys.failing_delays, keys.delay_sender, keys.open_incidents, keys.passed]
         ours += [keys.notices, keys.told]
         counts = [str(MOST_COUNTED), str(WAITS_AFTER.total_seconds()), str(MOST_LOOKED_AT)]
-        terms = [*counts, keys.incident(""), str(SHOWN_INCIDENTS)]
+        terms = [*counts, keys.incident(""), str(SHOWN_INCIDENTS), *BAD_ENDS]
         return Measured.from_reply(self._connection.run("measure", ours, terms))
 
 

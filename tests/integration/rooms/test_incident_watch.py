@@ -84,6 +84,21 @@ def test_a_bad_end_opens_one_and_a_good_one_closes_it(app: Celery, beat: RedisSc
     assert opened(app) == {}
 
 
+def test_the_status_and_why_count_what_failed_since_the_last_look_of_a_beat_too(
+    app: Celery, beat: RedisScheduler, let_pass: LetPass
+) -> None:
+    create(app)
+    end_runs(app, "feed", "F")
+    look(beat, let_pass)
+    end_runs(app, "feed", "FFFF")
+
+    store = ScheduleStore(app)
+    (told,) = store.status().told_incidents
+    assert told.startswith("feed: failed 5 times: ValueError")
+    assert store.why("feed").sentence.startswith("Failed the last 5 times")
+    assert only(app).count == 5
+
+
 def test_its_advice_can_be_typed_whatever_the_name(app: Celery, beat: RedisScheduler, let_pass: LetPass) -> None:
     create(app, "stock sync")
     end_runs(app, "stock sync", "F")

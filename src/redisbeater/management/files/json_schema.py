@@ -16,12 +16,19 @@ from redisbeater.schedules.kinds import SCHEDULE_WORDS, STORED_TYPES
 #: What its file is called, beside the files of entries.
 SCHEMA_FILE = "redisbeater.schema.json"
 
-_HAS_SCHEDULE = [{"required": [word]} for word in (*SCHEDULE_WORDS, "schedule")]
+_WORDS = (*SCHEDULE_WORDS, "schedule")
+
+_HAS_SCHEDULE = [{"required": [word]} for word in _WORDS]
+
+#: What editors say of an entry with no schedule, or with several; validators do not know that keyword.
+_ONE = {"errorMessage": f"An entry has one schedule: {', '.join(_WORDS[:-1])} or {_WORDS[-1]}."}
+
+_NONE = {"errorMessage": "The defaults have a schedule: an entry has none of its own."}
 
 
 def json_schema() -> dict[str, Any]:
     """Return the schema, of draft 2020-12."""
-    entries = {"$ref": "#/$defs/fields"}
+    entries = {"$ref": "#/$defs/entry"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Entries of redisbeater",
@@ -49,10 +56,10 @@ def json_schema() -> dict[str, Any]:
         # What the defaults have, an entry need not have; of a schedule it may not.
         "allOf": [
             _by_defaults({"required": ["task"]}, {}, {"required": ["task"]}),
-            _by_defaults({"anyOf": _HAS_SCHEDULE}, {"not": {"anyOf": _HAS_SCHEDULE}}, {"oneOf": _HAS_SCHEDULE}),
+            _by_defaults({"anyOf": _HAS_SCHEDULE}, {**_without(*_WORDS), **_NONE}, _one_schedule()),
         ],
         "$defs": {
-            "fields": {
+            "entry": {
                 "type": "object",
                 "properties": {
                     "task": {"type": "string", "minLength": 1, "description": "The name of the task."},
@@ -81,3 +88,18 @@ def _by_defaults(given: dict[str, Any], then: dict[str, Any], otherwise: dict[st
         "then": {"properties": {"entries": {"additionalProperties": then}}},
         "else": {"properties": {"entries": {"additionalProperties": otherwise}}},
     }
+
+
+def _one_schedule() -> dict[str, Any]:
+    """Return the rule that there is one schedule; editors mark the others, if there are several."""
+    return {
+        "anyOf": [{**each, **_ONE} for each in _HAS_SCHEDULE],
+        "allOf": [
+            {"if": {"required": [word]}, "then": {**_without(*(each for each in _WORDS if each != word)), **_ONE}}
+            for word in _WORDS
+        ],
+    }
+
+
+def _without(*words: str) -> dict[str, Any]:
+    return {"properties": dict.fromkeys(words, False)}

@@ -207,7 +207,7 @@ def read_history(
     if since is not None:
         found = [item for item in found if moment_of(item) >= since]
     if name is not None and not found:
-        _check_known(context, name)
+        check_known(context, name)
     if len(found) <= limit:
         return HistoryPage(items=tuple(found))
     last = moment_of(found[limit - 1])
@@ -234,7 +234,7 @@ def end_of_history(context: Context, name: str, items: Sequence[Run | LogLine]) 
     return f"older runs are not kept ({limit:,} for each entry)", min(begun, key=lambda each: each.opened, default=None)
 
 
-def _check_known(context: Context, name: str) -> None:
+def check_known(context: Context, name: str) -> None:
     """Refuse a name of which neither an entry, a deleted one, a line of a log nor a run is known.
 
     Raises:

@@ -67,14 +67,6 @@ local function lost(fact)
   return left < fact.count and fact.count or nil
 end
 
-local function bad_ends(entry)
-  local sum = 0
-  for _, text in ipairs(try('HMGET', base .. entry, unpack(ARGV, 8)) or {}) do
-    sum = sum + (tonumber(text or 0) or 0)
-  end
-  return sum
-end
-
 local function is_there(entry) return entry ~= '' and redis.call('TYPE', base .. entry).ok == 'hash' end
 
 -- Tell whether an entry is not to run any more: it is disabled, or has finished.
@@ -179,7 +171,9 @@ local function begin(fact, known, stored, count, ended)
   local told = {'why', fact.why, 'fingerprint', fact.fingerprint, 'latest', first, 'last', ended or now}
   redis.call('HSET', key, 'times', string.format('%.0f', number), 'count', count, unpack(told))
   if fact.within then redis.call('HSET', key, 'within', fact.within) end
-  if fact.kind == 'failed' then redis.call('HSET', key, 'base', bad_ends(fact.entry) - count) end
+  if fact.kind == 'failed' then
+    redis.call('HSET', key, 'base', bad_ends(base .. fact.entry, unpack(ARGV, 8)) - count)
+  end
   if is_again then
     redis.call('HDEL', key, 'closed', 'ack')
     redis.call('PERSIST', key)
@@ -241,8 +235,7 @@ local function touch(fact)
 end
 
 local function end_it(key, incident_id, fact, stored)
-  local count = tonumber(stored.count) or 0
-  if stored.base and is_there(fact.entry) then count = math.max(count, bad_ends(fact.entry) - stored.base) end
+  local count = count_bad_ends(base .. fact.entry, stored.count, stored.base, unpack(ARGV, 8))
   redis.call('HSET', key, 'closed', now, 'last', now, 'count', count)
   redis.call('PEXPIRE', key, keep)
   try('ZREM', open_ones, place_of(fact))

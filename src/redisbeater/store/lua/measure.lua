@@ -29,6 +29,7 @@
 -- ARGV[3] few       number of runs, of reports and of incidents that are looked at
 -- ARGV[4] incident  text: the key of an incident, without its id
 -- ARGV[5] shown     number of incidents of a kind that are returned, the newest ones
+-- ARGV[6..] bad     fields of an entry that count its bad ends
 -- Returns JSON of {scheduled: members with a time, dormant: those without one, failing, broken: how many there are,
 --      overdue: how many entries wait for a time that has passed, oldest, oldest_key: the earliest of these times and
 --      the entry that waits for it, '' without one, now: the server's time, active, resend: how many runs there are,
@@ -77,6 +78,10 @@ local function add_incident(place)
   local id = try('HGET', current, place)
   local names = {'kind', 'entry', 'opened', 'last', 'closed', 'why', 'count', 'base', 'times', 'latest', 'first', 'ack'}
   local values, one = id and try('HMGET', incident .. id, unpack(names)) or {}, {id}
+  if values[2] and values[8] and not values[5] then -- what has ended badly since the last look of a beat counts, too
+    local entry = string.sub(schedule, 1, -10) .. values[2]
+    values[7] = string.format('%.0f', count_bad_ends(entry, values[7], values[8], unpack(ARGV, 6)))
+  end
   for position, name in ipairs(names) do
     local is_short = values[position] and #values[position] <= 4096
     if is_short then one[#one + 1], one[#one + 2] = name, values[position] end

@@ -265,6 +265,22 @@ end
 -- Return the kind and the entry of what incidents stand for; nil: another thing is kept under that name.
 local function parts_of(place) return string.match(place, '^(%S+) (.*)$') end
 
+-- Return how many runs of an entry have ended badly so far; `...`: its fields that count them.
+local function bad_ends(entry, ...)
+  local sum = 0
+  for _, text in ipairs(try('HMGET', entry, ...) or {}) do
+    sum = sum + (tonumber(text or 0) or 0)
+  end
+  return sum
+end
+
+-- Return how many bad ends an incident of an entry has by now: as many as are stored, or more. `base`: how many the
+-- entry had before it; nil: the incident does not count them.
+local function count_bad_ends(entry, count, base, ...)
+  count, base = tonumber(count) or 0, tonumber(base)
+  return base and math.max(count, bad_ends(entry, ...) - base) or count
+end
+
 -- Return since when the lists of a schedule say that something of a kind is wrong with an entry, or with the schedule
 -- itself; nil: they do not. `within`: for how many seconds a run may wait, or an entry be due.
 local function wrong_since(prefix, kind, entry, within)
