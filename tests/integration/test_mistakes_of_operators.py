@@ -259,7 +259,7 @@ def test_a_name_that_is_like_none_gets_no_proposal(run: Run, app: Celery) -> Non
 def test_a_misspelt_deleted_entry_gets_the_nearest_of_those_that_are_kept(run: Run, report: RedisScheduleEntry) -> None:
     assert run("delete", "report").exit_code == 0
 
-    finished = run("restore", "reprot")
+    finished = run("restore", "rport")
 
     assert finished.exit_code == 2
     assert finished.stderr.endswith("list --state deleted shows those that are; did you mean 'report'?\n")

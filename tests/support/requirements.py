@@ -17,7 +17,9 @@ import pytest
 from support import postgres, rabbitmq
 
 #: Where npm installs what tests/web/package.json names.
-AXE = Path(__file__).parents[1] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+_NODE_MODULES = Path(__file__).parents[1] / "web" / "node_modules"
+AXE = _NODE_MODULES / "axe-core" / "axe.min.js"
+YAML_SERVER = _NODE_MODULES / "yaml-language-server" / "bin" / "yaml-language-server"
 
 #: What a reason to skip begins with, so that the summary finds it.
 _NEEDS = "needs "
@@ -31,6 +33,9 @@ class Requirement:
     install: str
 
 
+_NPM = "apt-get install npm && npm ci --prefix tests/web"
+
+
 def _on_path(program: str) -> Callable[[], object]:
     return lambda: shutil.which(program)
 
@@ -41,7 +46,8 @@ REQUIREMENTS = {
     "rabbitmq-server": Requirement(rabbitmq.program, "apt-get install rabbitmq-server"),
     "postgres": Requirement(lambda: postgres.program("initdb"), "apt-get install postgresql"),
     "chromium": Requirement(_on_path("chromium"), "apt-get install chromium"),
-    "axe-core": Requirement(AXE.is_file, "apt-get install npm && npm ci --prefix tests/web"),
+    "axe-core": Requirement(AXE.is_file, _NPM),
+    "yaml-language-server": Requirement(YAML_SERVER.is_file, _NPM),
     "promtool": Requirement(_on_path("promtool"), "apt-get install --no-install-recommends prometheus"),
 }
 

@@ -38,7 +38,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.management.delays.found import next_ids
 from redisbeater.management.migration.candidate import SourceError
-from redisbeater.management.near_names import near_names
+from redisbeater.management.near_names import is_deleted, near_names
 from redisbeater.management.place import address_of, refusal
 from redisbeater.management.registered import task_names
 from redisbeater.management.runs.history import ids_from
@@ -257,28 +257,27 @@ def error_text(app: Celery, error: Exception) -> str:
         text = f"{text}{_encoding_hint()}"
     if isinstance(error, EntryNotFound):
         with suppress(StoreError):  # what was not found is said in any case
-            return f"{text}{_instead(Context.of(app), error)}"
+            return f"{text}{_instead(app, error)}"
     if isinstance(error, (RunActive, EntryExists)):
         for of_programs, of_commands in _ADVICE.items():
             text = text.replace(of_programs, of_commands)
     return text
 
 
-#: How like a name must be that is proposed: with half of its characters in place it is another one.
+#: How like a name must be that is proposed, from 0 to 1, as difflib measures it.
 NEAR = 0.7
 
 
-def _instead(context: Context, error: EntryNotFound) -> str:
+def _instead(app: Celery, error: EntryNotFound) -> str:
     """Return how to get back an entry that is not there because it was deleted, or the nearest name that there is.
 
     Where a deleted one was asked for, that is the nearest of those.
     """
-    name = str(error.args[0])
-    if len(error.args) > 1:
-        return shown(did_you_mean(name, context.redis.deleted.names(), cutoff=NEAR))
-    if context.redis.deleted.has(name):
+    name, asks_deleted = str(error.args[0]), len(error.args) > 1
+    if not asks_deleted and is_deleted(Context.of(app), name):
         return f"; it was deleted, restore {shown(quoted_argument(name))} brings it back"
-    return shown(did_you_mean(name, near_names(context, name), cutoff=NEAR))
+    near = ScheduleStore(app).deleted() if asks_deleted else near_names(Context.of(app), name)
+    return shown(did_you_mean(name, near, cutoff=NEAR))
 
 
 #: A path such as ``$.schedule.every``: the field, and the place in its value.

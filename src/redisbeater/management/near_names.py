@@ -35,6 +35,11 @@ def near_names(context: Context, name: str) -> Sequence[str]:
     return [known for known in found if known != name]  # a member without an entry
 
 
+def is_deleted(context: Context, name: str) -> bool:
+    """Tell whether an entry of that name was deleted, and can be restored."""
+    return context.redis.deleted.has(name)
+
+
 def variants(name: str) -> Iterator[str]:
     """Yield what a name is with one mistake less, and some of these twice; nothing of one of over 60 characters.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import ssl
 import sys
+import threading
 from collections.abc import Callable, Collection, Sequence
-from threading import Thread
 from traceback import walk_stack, walk_tb
 from typing import TypeVar
 
@@ -140,7 +140,7 @@ def _tls_hint(error: BaseException) -> str:
     return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), other)
 
 
-def handshake_hint(thread: Thread) -> str:
+def handshake_hint(thread: threading.Thread) -> str:
     """Return the hint on an unanswered handshake of TLS, if that is what a thread waits for, or an empty text."""
     top = sys._current_frames().get(thread.ident or 0)
     waits = top is not None and any(frame.f_code.co_name == "do_handshake" for frame, _ in walk_stack(top))
