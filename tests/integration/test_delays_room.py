@@ -330,7 +330,7 @@ def test_the_command_line_lists_and_shows_delays(
     assert (shown["id"], shown["queue"], shown["state"]) == ("b", "mails", "waiting")
     assert run("delays", "show", "b").stdout.splitlines()[2].split(maxsplit=1) == ["task", "proj.remind(12)"]
     missing = run("delays", "show", "x")
-    assert (missing.exit_code, missing.stderr) == (2, f"Error: {DelayNotFound('x')}\n")
+    assert (missing.exit_code, missing.stderr) == (2, f"Error: {DelayNotFound('x')}; delays list shows those that wait\n")
 
 
 def test_the_command_line_moves_sends_and_cancels(
@@ -345,7 +345,7 @@ def test_the_command_line_moves_sends_and_cancels(
     assert store.delays.get("b").at == before - HOUR / 2
     sent = run("delays", "send", "a", "gone", "--note", "now", "--by", "anna", "--json")
     assert ([each["done"] for each in lines(sent)], sent.exit_code) == (["sent"], 2)
-    assert sent.stderr == f"Error: {DelayNotFound('gone')}\n"
+    assert sent.stderr == f"Error: {DelayNotFound('gone')}; delays list shows those that wait\n"
     assert run("delays", "cancel", "--task", "proj.other").stdout == "c: cancelled\n"
     assert [line.what for line in store.log()] == ["delays_cancelled", "delays_sent", "delays_moved"]
     assert store.log()[1].details["by"] == "anna"

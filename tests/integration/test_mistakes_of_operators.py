@@ -250,6 +250,13 @@ def test_it_is_found_in_thousands_without_reading_their_names(
     assert {"cmdstat_zscan", "cmdstat_zrange", "cmdstat_zrangebyscore"}.isdisjoint(asked)
 
 
+@pytest.mark.parametrize("typed", ["a", "lock", "x" * 61])
+def test_no_name_is_too_odd_to_look_for_another(run: Run, client: redis.Redis, prefix: str, typed: str) -> None:
+    client.zadd(f"{prefix}:schedule", {f"{prefix}customer {number}": 4e9 for number in range(2_000)})
+
+    assert run("show", typed).stderr == f"Error: no entry named {typed!r} in the schedule\n"
+
+
 def test_a_name_that_is_like_none_gets_no_proposal(run: Run, app: Celery) -> None:
     RedisScheduleEntry("report", "proj.report", 60, app=app).save()
 
@@ -365,7 +372,10 @@ def test_a_broken_entry_that_is_restored_is_reported_as_restored(
     ("arguments", "error"),
     [
         (("update", "report", "--kwargs", '{"a": 1, "a": 2}'), "Error: --kwargs: not JSON: 'a' is there twice"),
-        (("trigger", "report", "--kwargs", '{"a": 1, "a": 2}'), "Error: --kwargs: expected JSON; 'a' is there twice"),
+        (
+            ("trigger", "report", "--kwargs", '{"a": 1, "a": 2}'),
+            "Error: --kwargs: not JSON: 'a' is there twice; ",
+        ),
     ],
 )
 def test_the_error_names_the_option(
@@ -373,6 +383,40 @@ def test_the_error_names_the_option(
 ) -> None:
     finished = run(*arguments)
     assert (finished.exit_code, finished.stderr.startswith(error)) == (2, True), finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("rename", "report", ":x"), "NEW: ':x' starts with ':', which is reserved for redisbeater's own keys"),
+        (("copy", "report", ""), "NEW: expected a text that is not empty, got ''"),
+        (("broken", "--retry", ""), "--retry: expected a text that is not empty, got ''"),
+        (("apply", ""), "FILE: expected the name of a file, got ''"),
+        (("export", "-o", ""), "--output: expected the name of a file, got ''"),
+        (
+            ("simulate", "--set", "report", "every=x"),
+            "--set: schedule.every: 'x': expected a duration such as",
+        ),
+        (
+            ("simulate", "--set", "report", "every"),
+            "--set report 'every': expected FIELD=VALUE with an option of upda",
+        ),
+        (("status", "--watch", "10ms"), "--watch: expected at least 0.1 s, got 0.01 s"),
+        (("skip-next", "report", "--undo"), "report: no fire time to come is left out"),
+        (
+            ("delays", "cancel", "x"),
+            "no delay 'x' waits in the schedule; it was sent or cancelled, or never kept; ",
+        ),
+        (("delete", "--prefix", "x"), "no entry is selected; list shows those that there are"),
+    ],
+    ids=lambda text: text[0] if isinstance(text, tuple) else "",
+)
+def test_an_error_says_where_it_is_and_what_to_do(
+    run: Run, report: RedisScheduleEntry, arguments: tuple[str, ...], error: str
+) -> None:
+    finished = run(*arguments)
+
+    assert (finished.exit_code, finished.stderr.startswith(f"Error: {error}")) == (2, True), finished.stderr
 
 
 @pytest.mark.parametrize(("option", "said"), [("--foo", "No such option"), ("--sorted", "'--sort'")])

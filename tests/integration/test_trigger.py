@@ -200,7 +200,7 @@ def test_the_command_prints_the_task_id(store: ScheduleStore, app: Celery) -> No
     ("arguments", "problem"),
     [
         (("repor",), "Error: no entry named 'repor' in the schedule; did you mean 'report'?"),
-        (("report", "--args", "x"), "Error: --args: expected JSON"),
+        (("report", "--args", "x"), "Error: --args: not JSON: Expecting value"),
         (("report", "--args", "{}"), "Error: --args: expected a JSON list"),
         (("report", "--kwargs", "[]"), "Error: --kwargs: expected a JSON object"),
         (("report", "--at", "soon"), "Error: --at 'soon': expected a time"),

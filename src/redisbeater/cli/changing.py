@@ -18,6 +18,7 @@ from redisbeater.cli.group import (
     INTERRUPTED,
     NAME,
     NAMES,
+    NEW,
     TASK,
     Moment,
     Times,
@@ -327,7 +328,12 @@ def skip_next(
       celery -A proj redisbeater skip-next report --undo
     """
     view = times.view()
-    entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
+    try:
+        entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
+    except InvalidEntry as exc:
+        if exc.path != "$.skip":
+            raise
+        raise BadInput(f"{shown(name)}: {exc.problem}") from exc
     skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
     words = f"skips {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}"
     say(name, words, facts_of("skipped", entry, skip=entry.skip), as_json=as_json)
@@ -389,7 +395,7 @@ def adopt(app: Celery, application: str, *, note: str, by: str, as_json: bool) -
 
 @redisbeater.command()
 @NAME
-@click.argument("new")
+@NEW
 @authored
 @as_json_lines
 @command

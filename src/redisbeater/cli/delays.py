@@ -187,7 +187,7 @@ def _changing(change: Callable[..., Any], done: str) -> Callable[..., None]:
         act = change(context, author, view, **options)
         selected = _selected(context, ids, wanted, is_all=is_all)
         if dry_run:
-            _show_selected(context, selected, done, as_json=as_json)
+            _show_selected(app, selected, done, as_json=as_json)
             return
         _confirm(str(click.get_current_context().info_name), selected, yes)
         _print_outcomes(app, act(selected), len(selected), done, view, as_json=as_json)
@@ -214,13 +214,13 @@ def _selected(context: Context, ids: Sequence[str], wanted: DelayFilter, *, is_a
     return found
 
 
-def _show_selected(context: Context, ids: Sequence[str], done: str, *, as_json: bool) -> None:
+def _show_selected(app: Celery, ids: Sequence[str], done: str, *, as_json: bool) -> None:
     """Print which delays would be changed; end with exit code 2 if one of them is not there."""
     missing = 0
-    for delay_id, delay in read_delays(context, ids):
+    for delay_id, delay in read_delays(Context.of(app), ids):
         if delay is None:
             missing += 1
-            click.echo(f"Error: {shown(DelayNotFound(delay_id))}", err=True)
+            click.echo(f"Error: {error_text(app, DelayNotFound(delay_id))}", err=True)
             continue
         facts = {"id": delay.id, "done": f"would be {done}", "at": delay.at.isoformat(), "task": delay.task}
         click.echo(printable_json(facts) if as_json else f"{shown(delay.id)}: would be {done}, {shown(delay.call)}")

@@ -27,7 +27,9 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted, shown
+from redisbeater.entry_name import check_new_name
 from redisbeater.exceptions import (
+    DelayNotFound,
     EntryExists,
     EntryNotFound,
     InvalidEntry,
@@ -126,6 +128,17 @@ TASK = functools.partial(click.option, "--task", shell_complete=complete_task)
 #: The name of one entry.
 NAME = click.argument("name", shell_complete=complete_name)
 
+
+def _checked_new(_ctx: click.Context, _: click.Parameter, name: str) -> str:
+    try:
+        return check_new_name(name)
+    except InvalidEntry as exc:
+        raise BadInput(f"NEW: {exc.problem}") from exc
+
+
+#: Another name of an entry, or that of its copy.
+NEW = click.argument("new", callback=_checked_new)
+
 #: The names of entries.
 NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_name)
 
@@ -182,14 +195,17 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _refuse_what_cannot_be_read(ctx: click.Context) -> None:
     """Refuse texts that the encoding of the locale cannot read: nothing would be found by them. Files are found.
 
+    The empty name of a file is refused as well, which would be that of the folder.
+
     Raises:
         BadInput: there is one.
     """
     for each in ctx.command.params:
-        is_file = (each.metavar or "").startswith("FILE")
-        unread = filter(_UNREAD_BYTE.search, () if is_file else _texts(ctx.params.get(str(each.name))))
-        if text := next(unread, ""):
-            typed = each.opts[-1] if isinstance(each, click.Option) else each.human_readable_name.rstrip(".")
+        is_file, texts = (each.metavar or "").startswith("FILE"), [*_texts(ctx.params.get(str(each.name)))]
+        typed = each.opts[-1] if isinstance(each, click.Option) else each.human_readable_name.rstrip(".")
+        if is_file and "" in texts and ctx.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
+            raise BadInput(f"{typed}: expected the name of a file, got ''")
+        if not is_file and (text := next(filter(_UNREAD_BYTE.search, texts), "")):
             raise BadInput(f"{typed}: {quoted(text)} is not valid unicode{_encoding_hint()}")
 
 
@@ -218,8 +234,6 @@ def _encoding_hint() -> str:
 def _with_address(app: Celery, error: Exception) -> str:
     """Return the text of an error; to one of Redis, add the address and why it refuses changes."""
     text = error_text(app, error)
-    if isinstance(error, RunNotFound) and not error.runs:
-        return f"{text}; history NAME --long shows their ids"
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
     context, text = Context.of(app), text.rstrip(".")
@@ -258,6 +272,10 @@ def error_text(app: Celery, error: Exception) -> str:
     if isinstance(error, EntryNotFound):
         with suppress(StoreError):  # what was not found is said in any case
             return f"{text}{_instead(app, error)}"
+    if isinstance(error, RunNotFound) and not error.runs:
+        return f"{text}; history NAME --long shows their ids"
+    if isinstance(error, DelayNotFound):
+        return f"{text}; delays list shows those that wait"
     if isinstance(error, (RunActive, EntryExists)):
         for of_programs, of_commands in _ADVICE.items():
             text = text.replace(of_programs, of_commands)
@@ -284,6 +302,10 @@ def _instead(app: Celery, error: EntryNotFound) -> str:
 _PATH = re.compile(r"\$\.(\w+)\.?(.*)", re.DOTALL)
 
 
+#: What some commands call a field.
+_OTHER_WORDS = {"disabled_until": ("until",), "name": ("retry",)}
+
+
 def _as_typed(error: Exception) -> str:
     """Return the text of an error; the path of a field becomes the option or argument that was passed for it."""
     found = _PATH.fullmatch(error.path) if isinstance(error, InvalidEntry) else None
@@ -298,7 +320,7 @@ def _as_typed(error: Exception) -> str:
     if head in ("schedule", "options") and place in passed:
         head, place = place, ""
     words = SCHEDULE_WORDS if head == "schedule" else (FIELDS[head].word if head in FIELDS else head, f"{head}s")
-    words = (*words, "until") if head == "disabled_until" else words  # the option of disable
+    words = (*words, *_OTHER_WORDS.get(head, ()))
     if given := ", ".join(passed[word] for word in words if word in passed):
         return f"{given}{place and f' {place}'}: {error.problem}"
     is_typed = context.command.name == "create" and "json_file" not in passed  # nothing else can be wrong
@@ -367,7 +389,7 @@ def json_of(kind: type, like: str) -> OptionType:
         try:
             value = json.loads(text, object_pairs_hook=unique)
         except (ValueError, RecursionError) as exc:
-            raise BadInput(f"{option}: expected JSON; {exc}") from exc
+            raise BadInput(f"{option}: not JSON: {exc}; expected {like}") from exc
         if not isinstance(value, kind):
             raise BadInput(f"{option}: expected {like}, got {quoted(text)}")
         return value

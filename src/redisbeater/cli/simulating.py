@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,7 +27,8 @@ from redisbeater.cli.group import (
 from redisbeater.cli.terminal import Progress
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, json_form, printable_json, shown
-from redisbeater.management.moved import moved_by_words
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.moved import Moved, moved_by_words
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
 from redisbeater.model.fields import WORDS
@@ -117,11 +118,9 @@ def simulate(
             found = ScheduleStore(app).simulate(
                 begin, until, entries=entries, prefix=prefix, task=task, progress=progress
             )
-        moved = None
-        if wanted:
-            moved = moved_by_words(Context.of(app), wanted, found.per_second, found.start, found.end)
     except ValueError as exc:
         raise BadInput(str(exc)) from exc
+    moved = _moved(app, wanted, found) if wanted else None
     if as_json:
         more = {"moves": moved.as_dict()} if moved else {}
         click.echo(printable_json({**_as_dict(found, per), **json_form(more)}, indent=2))
@@ -129,6 +128,13 @@ def simulate(
         print_lines(_simulation_lines(found, per, view.now.astimezone(view.zone)))
         if moved:
             print_lines([f"with --set: {moved.words}"])
+
+
+def _moved(app: Celery, wanted: Mapping[str, Mapping[str, str]], found: Simulation) -> Moved:
+    try:
+        return moved_by_words(Context.of(app), wanted, found.per_second, found.start, found.end)
+    except InvalidEntry as exc:
+        raise BadInput(f"--set: {shown(str(exc).removeprefix('$.'))}") from exc
 
 
 def _wanted(changes: Sequence[tuple[str, str]]) -> dict[str, dict[str, str]]:
@@ -142,7 +148,7 @@ def _wanted(changes: Sequence[tuple[str, str]]) -> dict[str, dict[str, str]]:
         field, is_field, value = text.partition("=")
         word = field.strip().replace("-", "_")
         if not is_field or word not in CHANGEABLE:
-            hint = did_you_mean(word, CHANGEABLE)
+            hint = "" if word in CHANGEABLE else did_you_mean(word, CHANGEABLE)
             raise BadInput(f"--set {shown(name)} {text!r}: expected FIELD=VALUE with an option of update{hint}")
         found.setdefault(name, {})[word] = value.strip()
     return found

@@ -15,6 +15,7 @@ from celery import Celery
 from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     NAME,
+    NEW,
     TASK,
     Times,
     as_json,
@@ -323,7 +324,7 @@ def _warn_of_task(context: Context, entry: RedisScheduleEntry) -> None:
 
 @redisbeater.command()
 @NAME
-@click.argument("new")
+@NEW
 @TASK(help="The task to run.")
 @command
 @definition_options

@@ -7,6 +7,7 @@ import string
 from collections.abc import Iterator, Sequence
 
 from redisbeater.context import Context
+from redisbeater.entry_name import is_unreserved
 
 #: The names of so many entries are compared with one; reading more takes long.
 MOST_COMPARED = 1000
@@ -30,7 +31,7 @@ def near_names(context: Context, name: str) -> Sequence[str]:
     if contents.count() <= MOST_COMPARED:
         found = contents.names()
     else:
-        varied = list(dict.fromkeys(variants(name)))
+        varied = list(filter(is_unreserved, dict.fromkeys(variants(name))))
         found = [known for page in contents.scores_of(varied) for known, _ in page]
     return [known for known in found if known != name]  # a member without an entry
 

@@ -111,7 +111,8 @@ def _wanted(context: Context, name: str | None) -> Mapping[str, str]:
     if name is None:
         return config.receivers
     if name not in config.notify:
-        raise ValueError(f"redisbeater_notify has no {quoted(name)}{did_you_mean(name, config.notify)}")
+        has = f"; it has {', '.join(config.notify)}"
+        raise ValueError(f"redisbeater_notify has no {quoted(name)}{did_you_mean(name, config.notify) or has}")
     return {each: config.receivers[each] for each in config.told(name)}
 
 
