@@ -330,7 +330,8 @@ def test_the_command_line_lists_and_shows_delays(
     assert (shown["id"], shown["queue"], shown["state"]) == ("b", "mails", "waiting")
     assert run("delays", "show", "b").stdout.splitlines()[2].split(maxsplit=1) == ["task", "proj.remind(12)"]
     missing = run("delays", "show", "x")
-    assert (missing.exit_code, missing.stderr) == (2, f"Error: {DelayNotFound('x')}; delays list shows those that wait\n")
+    assert missing.exit_code == 2
+    assert missing.stderr == f"Error: {DelayNotFound('x')}; delays list shows those that wait\n"
 
 
 def test_the_command_line_moves_sends_and_cancels(
