@@ -18,7 +18,6 @@ from redisbeater.cli.group import (
     INTERRUPTED,
     NAME,
     NAMES,
-    NEW,
     TASK,
     Moment,
     Times,
@@ -26,6 +25,7 @@ from redisbeater.cli.group import (
     as_json_lines,
     ask,
     authored,
+    check_new,
     command,
     error_of,
     labelled,
@@ -395,7 +395,7 @@ def adopt(app: Celery, application: str, *, note: str, by: str, as_json: bool) -
 
 @redisbeater.command()
 @NAME
-@NEW
+@click.argument("new")
 @authored
 @as_json_lines
 @command
@@ -406,6 +406,7 @@ def rename(app: Celery, name: str, new: str, note: str, by: str, as_json: bool) 
     Example:
       celery -A proj redisbeater rename report "weekly report" --note "there is a daily one now"
     """
+    check_new(new)
     entry = ScheduleStore(app).rename(name, new, note=note, by=by)
     say(name, f"renamed to {shown(entry.name)}", facts_of("renamed", entry, new=entry.name), as_json=as_json)
 

@@ -38,7 +38,7 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
     "allowed_hosts",
     multiple=True,
     metavar="HOST",
-    help="A host name of it; may be repeated.",
+    help="Host name of the page; may be repeated.",
 )
 @click.option(
     "--trusted-proxy",

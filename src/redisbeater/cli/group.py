@@ -128,17 +128,6 @@ TASK = functools.partial(click.option, "--task", shell_complete=complete_task)
 #: The name of one entry.
 NAME = click.argument("name", shell_complete=complete_name)
 
-
-def _checked_new(_ctx: click.Context, _: click.Parameter, name: str) -> str:
-    try:
-        return check_new_name(name)
-    except InvalidEntry as exc:
-        raise BadInput(f"NEW: {exc.problem}") from exc
-
-
-#: Another name of an entry, or that of its copy.
-NEW = click.argument("new", callback=_checked_new)
-
 #: The names of entries.
 NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_name)
 
@@ -331,6 +320,18 @@ def error_of(app: Celery, name: str, error: Exception) -> str:
     """Return the text of an error about one of several entries, with its name in it."""
     text = error_text(app, error)
     return text if shown(repr(name)) in text else f"{shown(name)}: {text}"
+
+
+def check_new(name: str) -> None:
+    """Refuse what cannot be the argument NEW, the other name of an entry or that of its copy.
+
+    Raises:
+        BadInput: no entry can be given that name.
+    """
+    try:
+        check_new_name(name)
+    except InvalidEntry as exc:
+        raise BadInput(f"NEW: {exc.problem}") from exc
 
 
 def ask(question: str) -> None:

@@ -15,12 +15,12 @@ from celery import Celery
 from redisbeater.cli import BadInput, redisbeater
 from redisbeater.cli.group import (
     NAME,
-    NEW,
     TASK,
     Times,
     as_json,
     ask,
     authored,
+    check_new,
     command,
     complete_file,
     complete_task,
@@ -324,7 +324,7 @@ def _warn_of_task(context: Context, entry: RedisScheduleEntry) -> None:
 
 @redisbeater.command()
 @NAME
-@NEW
+@click.argument("new")
 @TASK(help="The task to run.")
 @command
 @definition_options
@@ -336,6 +336,7 @@ def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | N
       celery -A proj redisbeater copy report "report for weiss"
       celery -A proj redisbeater copy report "report for weiss" --args '["weiss"]' --queue slow --label customer=weiss
     """
+    check_new(new)
     store, context = ScheduleStore(app), Context.of(app)
     words = EntryWords(context, {**given.words, "task": task}, name)
     fields, options = words.fields(), words.task_options()
