@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from support import rabbitmq
 from support.project import SCHEDULE_DB, Project
 from support.requirements import require, summary
-from support.servers import INSTALL, Server, programs, running
+from support.servers import INSTALL, ON_EACH_SERVER, Server, programs, running
 from support.signals import restore_signals
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
 
@@ -64,9 +64,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test on every kind of server, the first one by default; tests with the mark one_server on that alone."""
+    """Run each test on the first kind of server, and those of what is stored and asked there on the others as well."""
     found = programs()
-    others = () if metafunc.definition.get_closest_marker("one_server") else found[1:]
+    is_on_each = metafunc.definition.path.stem in ON_EACH_SERVER and not _is_default_run(metafunc.config)
+    others = found[1:] if is_on_each else ()
     for name in ON_A_PROGRAM:
         if name in metafunc.fixturenames and not _is_parametrized(metafunc, name):
             parameters = [*found[:1], *(pytest.param(program, marks=pytest.mark.both_servers) for program in others)]

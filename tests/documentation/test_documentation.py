@@ -21,9 +21,6 @@ from page_site import Site
 from support.pages import DOCS
 from support.servers import Server
 
-#: Which server the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 ROOT = DOCS.parent
 PAGES = sorted([*DOCS.rglob("*.rst"), ROOT / "README.rst"])
 PAGES = [page for page in PAGES if "_generated" not in page.parts and blocks(page)]

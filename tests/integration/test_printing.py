@@ -25,8 +25,6 @@ from support.servers import Server
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater
 
-pytestmark = pytest.mark.one_server
-
 #: Each command with words that make it print to the standard output. The entries are report and off; gone is deleted.
 TYPED = {
     "apply": "new.json --yes",

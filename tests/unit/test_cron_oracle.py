@@ -22,8 +22,6 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.timetable import Timetable
 
-pytestmark = more_in_the_whole_run
-
 UTC = timezone.utc
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 MICROSECOND = timedelta(microseconds=1)
@@ -90,6 +88,7 @@ def instants(rng: random.Random, zone: ZoneInfo) -> list[datetime]:
     return [*rng.sample(found, min(len(found), 2)), datetime(year, month, 1, tzinfo=zone).astimezone(UTC)]
 
 
+@more_in_the_whole_run
 @pytest.mark.parametrize("name", ZONES)
 @pytest.mark.parametrize(
     ("around", "step", "number"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,9 +14,9 @@ from celery.schedules import BaseSchedule, schedule
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import cron, sequence
-from shifts import SHIFTS, shifts, span
+from shifts import shifts, span
 from support.examples import examples
-from window_reference import Clock, Cron, Windows
+from window_reference import Cron, Windows, clock_around
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.any_of import any_of
@@ -75,12 +75,6 @@ def crons(draw: st.DrawFn) -> tuple[str, Cron]:
 
 def _listed(numbers: frozenset[int]) -> str:
     return ",".join(map(str, sorted(numbers)))
-
-
-@lru_cache(len(SHIFTS))
-def clock_around(zone: str, day: str) -> Clock:
-    start, end = span(day)
-    return Clock(ZoneInfo(zone), start - timedelta(days=2), end + timedelta(days=2))
 
 
 def check(when: BaseSchedule, zone: ZoneInfo, day: str, expected: set[datetime]) -> None:

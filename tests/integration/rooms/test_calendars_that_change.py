@@ -20,8 +20,6 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
 from redisbeater.beat import replanning
 from redisbeater.context import Context
 
-pytestmark = pytest.mark.one_server
-
 VIENNA, DAY = ZoneInfo("Europe/Vienna"), timedelta(days=1)
 
 
