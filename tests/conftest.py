@@ -3,8 +3,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import importlib.metadata
 import logging
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,10 +27,15 @@ from support.topologies import Cluster, Keeper, Sentinels, running_cluster, runn
 # redis-py asks for its own version at each connection, and Python reads a file each time: 5 % of the time of all tests.
 importlib.metadata.version = functools.cache(importlib.metadata.version)
 
+# Whatever the environment says: else each of several processes compiles all tests again, in each run.
+sys.dont_write_bytecode = False
+
 # Examples have no deadline: on a shared machine any of them may take long.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default-run", SHARED, max_examples=25, derandomize=True)
 settings.register_profile("whole-run", SHARED)
+
+TESTS = Path(__file__).parent
 
 #: Seconds that a test of real processes may take on a busy machine: they start, fail over and are healed.
 PROCESSES_TIMEOUT = 300
@@ -56,6 +63,18 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("whole-run" if has_all_examples else "default-run")
     restore_signals(config)
     gc.disable()  # until all tests are known: nothing of them is garbage, and looking for it takes 40 % of the time
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a share of the files, each process another: the first one that imports a file compiles it for all."""
+    config = session.config
+    share = getattr(config, "workerinput", None)
+    if share is None or _names_tests(config):
+        return
+    files = [path for path in sorted(TESTS.rglob("test_*.py")) if not pytest_ignore_collect(path.parent, config)]
+    sys.path[:0] = sorted({str(path.parent) for path in files} - {*sys.path})
+    for path in files[int(share["workerid"].removeprefix("gw")) :: share["workercount"]]:
+        importlib.import_module(path.stem)
 
 
 def pytest_collection_finish() -> None:
@@ -113,8 +132,11 @@ def _is_default_run(config: pytest.Config) -> bool:
     """Return whether nothing says which tests to run, neither an option nor a file."""
     if config.getoption("--default"):
         return True
-    is_named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("-m")
-    return not (is_named or config.getoption("--rest") or config.getoption("--whole"))
+    return not (_names_tests(config) or config.getoption("--rest") or config.getoption("--whole"))
+
+
+def _names_tests(config: pytest.Config) -> bool:
+    return bool(config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("-m"))
 
 
 def _has_more_examples(item: pytest.Item) -> bool:
