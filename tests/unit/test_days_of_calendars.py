@@ -218,7 +218,7 @@ def check(when: BaseSchedule, zone: ZoneInfo, day: str, expected: set[datetime])
 
 
 @shifts
-@examples(8, default=2)
+@examples(4, default=2)
 @given(
     data=st.data(),
     inverted=st.booleans(),
@@ -245,7 +245,7 @@ def test_crons_and_intervals_fire_on_the_days_of_a_calendar(
 
 
 @shifts
-@examples(8, default=2)
+@examples(4, default=2)
 @given(data=st.data(), inverted=st.booleans(), roll=st.sampled_from(["next", "previous", "modified"]),
        dates=st.sets(st.integers(1, 31), min_size=1))  # fmt: skip
 def test_a_fixed_cron_rolls_as_the_reference_does(

@@ -13,6 +13,7 @@ import uvicorn
 from celery import Celery
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from starlette.requests import Request
+from support import compiled_templates  # noqa: F401  for all of them
 from support.requirements import AXE, require
 from support.waiting import wait_until
 
