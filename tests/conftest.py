@@ -119,6 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is not of this run."""
     if config.getoption("--rest"):
         kept = [item for item in items if _is_marked(item) or _has_more_examples(item)]
+        kept.sort(key=_topology)
     elif _is_default_run(config):
         kept = [item for item in items if not _is_marked(item)]
     else:
@@ -126,6 +127,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     among_kept = set(kept)  # once: to make it for each item took each process half of its start
     config.hook.pytest_deselected(items=[item for item in items if item not in among_kept])
     items[:] = kept
+
+
+def _topology(item: pytest.Item) -> list[bool]:
+    """Order tests by the servers that they share: one process has them all, and no other starts such servers."""
+    names = (*getattr(item, "fixturenames", ()), *(["rabbitmq"] if "rabbitmq" in item.nodeid.lower() else []))
+    return [fixture not in names for fixture in OF_FIXTURES]
 
 
 def _is_default_run(config: pytest.Config) -> bool:

@@ -249,7 +249,11 @@ for line in sys.argv[2:]:
     reading, writing = os.pipe()
     if not os.fork():
         os.dup2(writing, 1), os.dup2(writing, 2)
-        redisbeater.main(line.split("|"), "redisbeater", obj=SimpleNamespace(app=app))
+        try:
+            redisbeater.main(line.split("|"), "redisbeater", obj=SimpleNamespace(app=app))
+        except SystemExit as exc:
+            sys.stdout.flush(), sys.stderr.flush()
+            os._exit(exc.code)  # at once: the end of Python takes longer than the command
     os.close(writing)
     said = os.fdopen(reading, "rb").read().decode("ascii")
     print(json.dumps([line, os.waitstatus_to_exitcode(os.wait()[1]), said]))
