@@ -34,7 +34,7 @@ def is_for(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
     differs = any(
         environment.get(name) != ENVIRONMENT.get(name)
         for name in {*environment, *ENVIRONMENT}
-        if name.startswith(("PYTHON", "LC_", "LANG")) and name not in ("PYTHONPATH", "PYTHONUNBUFFERED")
+        if name.startswith(("PYTHON", "LC_", "LANG")) and name not in ("PYTHON", "PYTHONPATH", "PYTHONUNBUFFERED")
     )
     return hasattr(os, "fork") and not differs and PATCHING.isdisjoint(arguments)
 
