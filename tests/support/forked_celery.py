@@ -39,12 +39,26 @@ def serve(requests: TextIO, answers: TextIO) -> dict[str, Any]:
         request = json.loads(line)
         if "poll" in request:
             answer = exit_code(request["poll"], codes)
-        elif not (answer := os.fork()):
+        elif not (answer := forked()):
             requests.close()
             answers.close()
             return request
         print(json.dumps(answer), file=answers, flush=True)
     sys.exit()
+
+
+def forked() -> int:
+    """Fork a process, which has a session of its own before its id is known; return the id, and 0 in the process."""
+    reading, writing = os.pipe()
+    if not (pid := os.fork()):
+        os.setsid()
+        os.close(reading)
+        os.close(writing)
+        return 0
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    return pid
 
 
 def exit_code(pid: int, codes: dict[int, int]) -> int | None:
@@ -57,8 +71,7 @@ def exit_code(pid: int, codes: dict[int, int]) -> int | None:
 
 
 def become(folder: str, log: str, arguments: list[str], environment: dict[str, str]) -> None:
-    """Be a new process of ``python -m celery``, with a session of its own, in a folder, that writes to a log."""
-    os.setsid()
+    """Be a new process of ``python -m celery`` in a folder, that writes to a log."""
     os.chdir(folder)
     output = os.open(log, os.O_WRONLY)
     for number in (1, 2):

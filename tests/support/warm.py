@@ -30,13 +30,13 @@ ENVIRONMENT = dict(os.environ)
 
 
 def is_for(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether a process may begin with Celery's modules."""
+    """Return whether a process may begin with Celery's modules; what is measured may not, only what pytest starts."""
     differs = any(
         environment.get(name) != ENVIRONMENT.get(name)
         for name in {*environment, *ENVIRONMENT}
         if name.startswith(("PYTHON", "LC_", "LANG")) and name not in ("PYTHON", "PYTHONPATH", "PYTHONUNBUFFERED")
     )
-    return hasattr(os, "fork") and not differs and PATCHING.isdisjoint(arguments)
+    return "PYTEST_VERSION" in os.environ and hasattr(os, "fork") and not differs and PATCHING.isdisjoint(arguments)
 
 
 class Forked:
