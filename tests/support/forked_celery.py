@@ -1,8 +1,8 @@
 """Fork processes that run ``celery`` from this one, which has imported what each of them would import first.
 
-Those imports take longer than most of what a test does with a process. The application and redisbeater are imported by
-each process itself. ``support.warm`` starts this program, and speaks with it: a line of JSON for each request and
-each answer.
+Those imports take longer than most of what a test does with a process. The application, what it uses of Celery, and
+redisbeater are imported by each process itself. ``support.warm`` starts this program, and speaks with it: a line of
+JSON for each request and each answer.
 """
 
 from __future__ import annotations
@@ -15,21 +15,9 @@ import sys
 import time
 from typing import Any, TextIO
 
-#: What Celery's commands, beat and workers load, and what redisbeater uses of other packages.
-IMPORTED = (
-    "celery.bin.celery",
-    "celery.apps.beat",
-    "celery.apps.worker",
-    "celery.backends.redis",
-    "celery.concurrency.prefork",
-    "celery.concurrency.solo",
-    "celery.events.state",
-    "celery.worker.consumer",
-    "celery.worker.control",
-    "dateutil.rrule",
-    "kombu.transport.redis",
-    "tenacity",
-)
+#: What Celery's command loads before an application, and other packages that redisbeater uses. No more of Celery:
+#: instruments that an application loads patch it, and what was imported before would keep what they replace.
+IMPORTED = ("celery.bin.celery", "dateutil.rrule", "redis", "tenacity")
 
 
 def serve(requests: TextIO, answers: TextIO) -> dict[str, Any]:
