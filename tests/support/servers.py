@@ -31,7 +31,8 @@ INSTALL = (
 #: of rights, and of how a server is reached and fails. What Python makes of that is the same on each of them.
 ON_EACH_SERVER = {
     # scripts: claims, commits, locks, edits that meet, runs and their ends, incidents and messages
-    "test_abandoned_lock", "test_broken", "test_bulk", "test_claim_fields", "test_edits_in_flight", "test_executed",
+    "test_abandoned_lock", "test_broken", "test_bulk", "test_calendars", "test_claim_fields", "test_edits_in_flight",
+    "test_executed", "test_trigger",
     "test_incident_watch", "test_lock", "test_notices", "test_one_run", "test_race", "test_run_nonsense",
     "test_run_transitions", "test_searching_definitions", "test_stateful_edits",
     # what is stored

@@ -31,7 +31,8 @@ def browser() -> Iterator[Browser]:
     require("chromium")
     expect.set_options(timeout=APPEAR_TIMEOUT_MS)
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        options = ["--no-sandbox", "--disable-gpu"]  # one in software takes a quarter of the time
+        yield playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
 
 
 @pytest.fixture(scope="session")
