@@ -32,9 +32,9 @@ INSTALL = (
 ON_EACH_SERVER = {
     # scripts: claims, commits, locks, edits that meet, runs and their ends, incidents and messages
     "test_abandoned_lock", "test_broken", "test_bulk", "test_calendars", "test_claim_fields", "test_edits_in_flight",
-    "test_executed", "test_trigger",
-    "test_incident_watch", "test_lock", "test_notices", "test_one_run", "test_race", "test_run_nonsense",
-    "test_run_transitions", "test_searching_definitions", "test_stateful_edits",
+    "test_executed", "test_incident_watch", "test_lock", "test_notices", "test_one_run", "test_race",
+    "test_run_nonsense", "test_run_transitions", "test_searching_definitions", "test_stateful_edits",
+    "test_trigger_with_an_id",
     # what is stored
     "test_data_format", "test_lost_data", "test_raw_writes", "test_repair", "test_schedule_store", "test_scheduler",
     "test_wire_format",
