@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import importlib.metadata
 import logging
 import os
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from support import rabbitmq
 from support.project import SCHEDULE_DB, Project
 from support.requirements import require, summary
-from support.servers import INSTALL, Server, programs, running
+from support.servers import INSTALL, ON_EACH_SERVER, Server, programs, running
 from support.signals import restore_signals
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
 
@@ -35,6 +36,8 @@ importlib.metadata.version = functools.cache(importlib.metadata.version)
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default-run", SHARED, max_examples=25, derandomize=True)
 settings.register_profile("whole-run", SHARED)
+
+TESTS = Path(__file__).parent
 
 #: Seconds that a test of real processes may take on a busy machine: they start, fail over and are healed.
 PROCESSES_TIMEOUT = 300
@@ -64,15 +67,29 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all tests are known: nothing of them is garbage, and looking for it takes 40 % of the time
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a share of the files, each process another: the first one that imports a file compiles it for all."""
+    config = session.config
+    share = getattr(config, "workerinput", None)
+    if share is None or _names_tests(config):
+        return
+    files = [path for path in sorted(TESTS.rglob("test_*.py")) if not pytest_ignore_collect(path.parent, config)]
+    sys.path[:0] = sorted({str(path.parent) for path in files} - {*sys.path})
+    for path in files[int(share["workerid"].removeprefix("gw")) :: share["workercount"]]:
+        with contextlib.suppress(Exception):  # which its collection tells of
+            importlib.import_module(path.stem)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test on every kind of server, the first one by default; tests with the mark one_server on that alone."""
+    """Run each test on the first kind of server, and those of what is stored and asked there on the others as well."""
     found = programs()
-    others = () if metafunc.definition.get_closest_marker("one_server") else found[1:]
+    is_on_each = metafunc.definition.path.stem in ON_EACH_SERVER and not _is_default_run(metafunc.config)
+    others = found[1:] if is_on_each else ()
     for name in ON_A_PROGRAM:
         if name in metafunc.fixturenames and not _is_parametrized(metafunc, name):
             parameters = [*found[:1], *(pytest.param(program, marks=pytest.mark.both_servers) for program in others)]
@@ -105,6 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is not of this run."""
     if config.getoption("--rest"):
         kept = [item for item in items if _is_marked(item) or _has_more_examples(item)]
+        kept.sort(key=_topology)
     elif _is_default_run(config):
         kept = [item for item in items if not _is_marked(item)]
     else:
@@ -114,12 +132,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
 
 
+def _topology(item: pytest.Item) -> list[bool]:
+    """Order tests by the servers that they share: one process has them all, and no other starts such servers."""
+    names = (*getattr(item, "fixturenames", ()), *(["rabbitmq"] if "rabbitmq" in item.nodeid.lower() else []))
+    return [fixture not in names for fixture in OF_FIXTURES]
+
+
 def _is_default_run(config: pytest.Config) -> bool:
     """Return whether nothing says which tests to run, neither an option nor a file."""
     if config.getoption("--default"):
         return True
-    is_named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("-m")
-    return not (is_named or config.getoption("--rest") or config.getoption("--whole"))
+    return not (_names_tests(config) or config.getoption("--rest") or config.getoption("--whole"))
+
+
+def _names_tests(config: pytest.Config) -> bool:
+    return bool(config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("-m"))
 
 
 def _has_more_examples(item: pytest.Item) -> bool:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from support import waiting
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test on one kind of server: processes take long, and the scripts are tested on every kind elsewhere."""
-    metafunc.definition.add_marker("one_server")
+@pytest.fixture(autouse=True)
+def look_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for processes, which take long, without looking all the time: each look takes time of a processor."""
+    monkeypatch.setattr(waiting, "PAUSE", 0.04)

@@ -80,8 +80,7 @@ class Arrivals:
 def skewed(make_project: Callable[..., Project]) -> Project:
     """A project whose processes shift their clocks, and whose beats all lead."""
     project = make_project(redisbeater_lock_key=None, redisbeater_batch_size=1)
-    source = project.folder / "proj.py"
-    source.write_text(MOVED_CLOCK + source.read_text())
+    project.begin_with(MOVED_CLOCK)
     return project
 
 

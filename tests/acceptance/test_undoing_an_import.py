@@ -11,15 +11,12 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from celery import Celery
 from redbeat import RedBeatSchedulerEntry
 from support.project import BROKER_DB, Project
 from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
-
-pytestmark = pytest.mark.one_server
 
 #: What a shell could misread is among the names.
 NAMES = {"feed", 'it\'s a "report" of $HOME'}

@@ -24,9 +24,6 @@ from support import django_project
 from support.pages import DOCS
 from support.servers import Server
 
-#: Which server the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 ROOT = DOCS.parent
 PAGES = sorted([*DOCS.rglob("*.rst"), ROOT / "README.rst"])
 PAGES = [page for page in PAGES if "_generated" not in page.parts and blocks(page)]

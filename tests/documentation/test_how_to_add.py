@@ -16,8 +16,6 @@ from support.pages import DOCS
 from support.project import SCHEDULE_DB
 from support.servers import Server
 
-pytestmark = pytest.mark.one_server
-
 ROOT = DOCS.parent
 SOURCE = ROOT / "src"
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from kombu.transport import memory
 from run_site import TRACKED, RunSite
+from support import compiled_templates  # noqa: F401  for all of them
 from support.received import Received, receiving
 
 from redisbeater import RedisScheduler, ScheduleStore, runs

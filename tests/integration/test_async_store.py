@@ -38,8 +38,6 @@ from redisbeater.results import (
 )
 from redisbeater.store import Execution
 
-pytestmark = pytest.mark.one_server
-
 #: How often the loop must come around while Redis hangs; if it waited for Redis itself, it would once for each call.
 MANY_TURNS = 10
 

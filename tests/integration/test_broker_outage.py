@@ -26,9 +26,6 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler
 from redisbeater.broker.broker import Broker
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 #: Database of the test server that the messages are in.
 BROKER_DB = 1
 

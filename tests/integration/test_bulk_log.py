@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from types import SimpleNamespace
 
-import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner
@@ -13,8 +12,6 @@ from click.testing import CliRunner
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.results import LogLine
-
-pytestmark = pytest.mark.one_server
 
 
 def entry(app: Celery, number: int, every: float = 60.0, **fields: object) -> RedisScheduleEntry:

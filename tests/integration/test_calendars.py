@@ -16,8 +16,6 @@ from web_site import browse
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, ScheduleStore, any_of, cron
 
-pytestmark = pytest.mark.one_server
-
 YEAR = date.today().year
 DAILY = cron("0 9 * * *")
 

@@ -14,8 +14,6 @@ from due import save_due
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.exceptions import InvalidEntry
 
-pytestmark = pytest.mark.one_server
-
 KINDS = ("chain", "group")
 
 

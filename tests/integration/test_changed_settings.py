@@ -17,8 +17,6 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 
 

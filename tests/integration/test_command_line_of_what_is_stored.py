@@ -13,8 +13,6 @@ from click.testing import Result
 
 from redisbeater import RedisScheduleEntry
 
-pytestmark = pytest.mark.one_server
-
 Run = Callable[..., Result]
 
 

@@ -22,9 +22,6 @@ from redisbeater import RedisScheduler
 
 ROOT = Path(__file__).parents[2]
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 
 def instructions() -> list[tuple[str, str]]:
     """The instructions of the Dockerfile with their arguments."""

@@ -29,8 +29,6 @@ from redisbeater.cli import redisbeater
 from redisbeater.runs import OnceTask
 from redisbeater.schedules.timetable import next_fire_time
 
-pytestmark = pytest.mark.one_server
-
 CRON = ("--cron", "0 9 * * mon-fri")
 
 

@@ -25,8 +25,6 @@ from redisbeater.beat.heartbeat import PERIOD_SECONDS
 from redisbeater.cli import redisbeater
 from redisbeater.exceptions import SendFailed
 
-pytestmark = pytest.mark.one_server
-
 BROKER_DB = 1
 
 MakeApp = Callable[..., Celery]

@@ -18,8 +18,6 @@ from test_run_acl import refusals
 from redisbeater import RedisScheduler
 from redisbeater.delays import Door
 
-pytestmark = pytest.mark.one_server
-
 PAGE = (Path(__file__).parents[2] / "docs" / "delays.rst").read_text(encoding="utf-8")
 LINE = re.findall(r"ACL SETUSER .*", PAGE)[0]
 RIGHTS = [word for word in shlex.split(LINE) if word.startswith("+")]

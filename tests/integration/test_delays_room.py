@@ -17,8 +17,6 @@ from click.testing import Result
 from redisbeater import DelayNotFound, ImproperlyConfigured, InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.results import Delay, DelayOutcome, Status
 
-pytestmark = pytest.mark.one_server
-
 HOUR = timedelta(hours=1)
 
 

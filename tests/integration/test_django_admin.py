@@ -16,7 +16,6 @@ from web_site import HOST
 from redisbeater import ScheduleStore
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

@@ -30,8 +30,6 @@ from redisbeater.context import Context
 from redisbeater.results import Applied
 from redisbeater.schedules.zones import encode_datetime
 
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def shop(make_app: Callable[..., Celery]) -> Celery:

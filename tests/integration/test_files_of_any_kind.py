@@ -19,8 +19,6 @@ from redisbeater.cli import redisbeater
 from redisbeater.dashboard.auth import read_passwords
 from redisbeater.management.files.reading import read_text
 
-pytestmark = pytest.mark.one_server
-
 ENTRIES = '{"redisbeater": 1,\r\n"owner": "shop",\r\n"entries": {"a": {"task": "t", "every": 60}}}'
 DEFINITION = '{"task": "t",\r\n"schedule": {"__type__": "interval", "every": 60}}'
 HASH = "scrypt$16384$8$1$c2FsdHNhbHRzYWx0$" + "a" * 43 + "="

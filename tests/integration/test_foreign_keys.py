@@ -14,8 +14,6 @@ from redisbeater import RedisScheduler
 from redisbeater.beat.repair import PERIOD_SECONDS
 from redisbeater.store.keys import Keys
 
-pytestmark = pytest.mark.one_server
-
 #: Keys without which entries run, by what is below the prefix.
 DISPENSABLE = sorted(key.removeprefix("p::") for key in Keys("p:", None).bookkeeping() if not key.endswith(":schedule"))
 

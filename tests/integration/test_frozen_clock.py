@@ -13,8 +13,6 @@ from support.ports import free_port
 from redisbeater import RedisScheduleEntry, ScheduleStore, StoreUnavailable
 from redisbeater.context import Context
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 
 

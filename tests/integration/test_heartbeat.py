@@ -30,8 +30,6 @@ from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 Pass = Callable[[float], None]

@@ -20,9 +20,6 @@ from support.waiting import wait_until
 
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RedisScheduler
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 

@@ -35,8 +35,6 @@ from redisbeater.management.migration.importing import Import
 from redisbeater.management.migration.redbeat_source import RedBeatSource
 from redisbeater.model.passed_values import checked_meta
 
-pytestmark = pytest.mark.one_server
-
 UTC = timezone.utc
 NEW_YORK = ZoneInfo("America/New_York")
 

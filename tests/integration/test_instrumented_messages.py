@@ -13,7 +13,6 @@ from support.servers import Server
 
 #: Each instrument patches Celery for its whole process. Which Redis the schedule is in makes no difference here.
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.processes,
     pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once"),
 ]

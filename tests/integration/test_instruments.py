@@ -23,7 +23,7 @@ from support.servers import Server
 from support.waiting import wait_until
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = [pytest.mark.one_server, pytest.mark.processes]
+pytestmark = pytest.mark.processes
 
 #: An app with entries that are due, the beat that sends them and the worker that executes them, in one process. The
 #: broker refuses the first try of one of them; beat does not know the task of another.

@@ -25,8 +25,6 @@ from redisbeater.context import Context
 from redisbeater.testing import FakeClock
 from redisbeater.testing import run_due as due_runs
 
-pytestmark = pytest.mark.one_server
-
 HOUR = timedelta(hours=1)
 
 

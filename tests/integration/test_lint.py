@@ -23,8 +23,6 @@ from redisbeater import RedisScheduleEntry, ScheduleStore, cron
 from redisbeater.cli import redisbeater
 from redisbeater.management.lint_rules import RULES
 
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def vienna(make_app: Callable[..., Celery]) -> Celery:

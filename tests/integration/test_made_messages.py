@@ -23,7 +23,6 @@ from redisbeater.signals import run_dispatched
 
 pytestmark = [
     pytest.mark.usefixtures("nobody_listens"),
-    pytest.mark.one_server,
     pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once"),
 ]
 

@@ -19,8 +19,6 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.simulation import forecast
 
-pytestmark = pytest.mark.one_server
-
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

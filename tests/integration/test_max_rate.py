@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-import pytest
 from celery import Celery
 from due import save_due, stored
 from outbox import Sent, names, run_due, take
@@ -14,8 +13,6 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
-
-pytestmark = pytest.mark.one_server
 
 
 def ticks(scheduler: RedisScheduler, seconds: float) -> None:

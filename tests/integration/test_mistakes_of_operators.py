@@ -29,8 +29,6 @@ from redisbeater.dashboard.serving import Serving, serve
 from redisbeater.management.files import export as file_text
 from redisbeater.store.quarantine import DECLARATION
 
-pytestmark = pytest.mark.one_server
-
 Run = Callable[..., Result]
 
 SECRET = {"db_password": "s3cret", "pages": 3}

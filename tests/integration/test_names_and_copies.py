@@ -26,9 +26,6 @@ from redisbeater import (
 from redisbeater.context import Context
 from redisbeater.editing import compare_and_set as deletion
 
-pytestmark = pytest.mark.one_server
-
-
 # Rename
 
 

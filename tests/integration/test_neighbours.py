@@ -27,9 +27,6 @@ from redisbeater.context import Context
 from redisbeater.entry_name import OWN_KEYS
 from redisbeater.store.keys import Keys
 
-#: Which program serves makes no difference here.
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 

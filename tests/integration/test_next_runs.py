@@ -18,8 +18,6 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.future import next_runs
 
-pytestmark = pytest.mark.one_server
-
 
 def run(app: Celery, *arguments: str) -> Result:
     return CliRunner().invoke(redisbeater, ["upcoming", *arguments], obj=SimpleNamespace(app=app))

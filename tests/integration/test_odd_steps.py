@@ -21,8 +21,6 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.lint import preview_entry
 
-pytestmark = pytest.mark.one_server
-
 MEANT = "every 90m, in Python timedelta(minutes=90)"
 
 

@@ -28,7 +28,6 @@ from redisbeater.context import Context
 from redisbeater.store.keys import LOCK_RELEASED
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once"),
 ]
 

@@ -31,8 +31,6 @@ from redisbeater.observe import server
 from redisbeater.observe.server import MOST_CLIENTS
 from redisbeater.sending import counts
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 Pass = Callable[[float], None]

@@ -24,9 +24,6 @@ from redisbeater.dispatch import batch as planned_entry
 from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
 from redisbeater.dispatch.resources import SLOW_SECONDS
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 #: Database of the test server that the messages are in.
 BROKER_DB = 1
 

@@ -24,9 +24,6 @@ from support.waiting import WAIT_SECONDS, wait_until
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 MakeScheduler = Callable[..., RedisScheduler]
 
 

@@ -16,8 +16,6 @@ from outbox import take
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater
 
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def store(app: Celery) -> ScheduleStore:

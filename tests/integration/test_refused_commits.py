@@ -22,8 +22,6 @@ from redisbeater.context import Context
 from redisbeater.results import State
 from redisbeater.store import Execution
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 Forbid = Callable[..., None]

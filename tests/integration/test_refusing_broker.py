@@ -24,9 +24,6 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 MakeScheduler = Callable[..., RedisScheduler]
 
 #: How long after the cure runs may be sent again: the longest delay, and what a busy machine takes.

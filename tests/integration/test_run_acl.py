@@ -16,8 +16,6 @@ from test_acl import LINE, PAGE, granted
 from redisbeater import ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.results import State
 
-pytestmark = pytest.mark.one_server
-
 CHANNEL, RIGHTS = re.findall(r"With :confval:`redisbeater_track_runs` also ``(&\S+)`` and\s+``(\+.*?)``", PAGE)[0]
 
 

@@ -29,7 +29,6 @@ def due(entry: RedisScheduleEntry) -> datetime:
     return entry.due_at
 
 
-@pytest.mark.one_server
 def test_each_new_entry_after_the_first_takes_one_script(app: Celery, client: redis.Redis) -> None:
     save(app, "first", crontab(0, 9))
     save(app, "second", crontab(0, 9))
@@ -44,7 +43,6 @@ def test_each_new_entry_after_the_first_takes_one_script(app: Celery, client: re
     assert due(stored(app, "e5")).minute == 0
 
 
-@pytest.mark.one_server
 def test_entries_that_are_stored_take_two_scripts_each(app: Celery, client: redis.Redis) -> None:
     for number in range(10):
         save(app, f"e{number}")

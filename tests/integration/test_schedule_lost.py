@@ -361,7 +361,6 @@ def evicting(server: Server, client: redis.Redis) -> Iterator[redis.Redis]:
     client.config_set("maxmemory-policy", "noeviction")
 
 
-@pytest.mark.one_server
 def test_entries_that_redis_evicts_open_it(
     app: Celery, make_scheduler: MakeScheduler, evicting: redis.Redis, let_pass: LetPass, prefix: str
 ) -> None:

@@ -22,8 +22,6 @@ from redisbeater import (
 )
 from redisbeater.testing import assert_scheduled
 
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture(autouse=True)
 def nothing_else_is_declared() -> Iterator[None]:

@@ -23,8 +23,6 @@ from redisbeater.context import Context
 from redisbeater.dashboard import VIEW, token
 from redisbeater.management.runs.results import read_failures
 
-pytestmark = pytest.mark.one_server
-
 #: What must not be seen; each definition adds its own number.
 HUSH = "S3cr3t"
 

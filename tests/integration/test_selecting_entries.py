@@ -34,8 +34,6 @@ from redisbeater.management.verbs import Verb
 from redisbeater.results import Runs
 from redisbeater.signals import entry_changed
 
-pytestmark = pytest.mark.one_server
-
 DEFINITION = '{"task":"proj.work","schedule":{"__type__":"interval","every":60}}'
 
 

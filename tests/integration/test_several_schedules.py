@@ -33,7 +33,6 @@ def there(app: Celery, other: str) -> ScheduleStore:
     return ScheduleStore(app, key_prefix=other)
 
 
-@pytest.mark.one_server
 def test_each_store_has_the_entries_of_its_own_prefix(
     app: Celery, there: ScheduleStore, client: redis.Redis, prefix: str, other: str
 ) -> None:
@@ -51,7 +50,6 @@ def test_each_store_has_the_entries_of_its_own_prefix(
         here.get("report")
 
 
-@pytest.mark.one_server
 def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: ScheduleStore) -> None:
     made = there.save(RedisScheduleEntry("report", "proj.work", 60, app=app))
     made.labels = {"team": "billing"}
@@ -64,7 +62,6 @@ def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: Schedule
     assert list(ScheduleStore(app).names()) == []
 
 
-@pytest.mark.one_server
 def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other: str, prefix: str) -> None:
     there.create("report", "proj.work", 60)
 
@@ -75,14 +72,12 @@ def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other
     assert repr(there) == f"<ScheduleStore of the app 'proj' below {other!r}>"
 
 
-@pytest.mark.one_server
 def test_the_app_keeps_one_thing_of_all_its_schedules(app: Celery, there: ScheduleStore) -> None:
     there.create("report", "proj.work", 60)
 
     assert [name for name in vars(app) if "redisbeater" in name] == ["_redisbeater_context"]
 
 
-@pytest.mark.one_server
 @pytest.mark.parametrize(
     "copied", [lambda entry: pickle.loads(pickle.dumps(entry)), lambda entry: entry.next()], ids=["pickle", "next"]
 )
@@ -92,7 +87,6 @@ def test_a_copy_of_an_entry_stays_in_its_schedule(
     assert copied(there.create("report", "proj.work", 60)).key == f"{other}report"
 
 
-@pytest.mark.one_server
 def test_the_command_line_chooses_a_schedule_for_one_command(
     app: Celery, run: Callable[..., Result], other: str, prefix: str
 ) -> None:
@@ -101,7 +95,6 @@ def test_the_command_line_chooses_a_schedule_for_one_command(
     assert ScheduleStore(app).status().prefix == prefix
 
 
-@pytest.mark.one_server
 def test_an_awaitable_store_takes_a_prefix_too(app: Celery, there: ScheduleStore, other: str) -> None:
     async def create() -> None:
         store = AsyncScheduleStore(app, key_prefix=other)
@@ -113,7 +106,6 @@ def test_an_awaitable_store_takes_a_prefix_too(app: Celery, there: ScheduleStore
     assert list(there.names()) == ["report"]
 
 
-@pytest.mark.one_server
 def test_a_beat_whose_setting_is_that_prefix_sends_its_entries_alone(
     app: Celery,
     there: ScheduleStore,
@@ -134,7 +126,6 @@ def test_a_beat_whose_setting_is_that_prefix_sends_its_entries_alone(
     assert (there.status().is_led, ScheduleStore(app).status().is_led) == (True, False)
 
 
-@pytest.mark.one_server
 def test_the_command_line_chooses_by_an_option(run: Callable[..., Result], there: ScheduleStore, other: str) -> None:
     made = run("--key-prefix", other, "create", "report", "proj.work", "--every", "60s")
 

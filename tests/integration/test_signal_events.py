@@ -22,9 +22,6 @@ from support.waiting import wait_until
 from redisbeater import LockNotOwnedError, RedisScheduleEntry, RedisScheduler, ScheduleStore, signals
 from redisbeater.signals import run_dispatched, run_skipped
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 

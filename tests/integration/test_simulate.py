@@ -17,8 +17,6 @@ from due import UTC
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 
-pytestmark = pytest.mark.one_server
-
 #: A Saturday, 23:00 in Vienna, long after now.
 START = datetime(2032, 11, 20, 22, tzinfo=UTC)
 DAY = timedelta(days=1)

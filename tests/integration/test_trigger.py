@@ -23,8 +23,6 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.results import RunCounts
 
-pytestmark = pytest.mark.one_server
-
 
 def run(app: Celery, *arguments: str) -> Result:
     return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))

@@ -14,8 +14,6 @@ from support.servers import Server
 
 from redisbeater import RedisScheduler
 
-pytestmark = pytest.mark.one_server
-
 #: Entries that cannot be sent, and how many connections are few for all of them.
 UNSENDABLE, FEW_CONNECTIONS = 20, 6
 

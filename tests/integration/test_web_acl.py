@@ -16,8 +16,6 @@ from web_site import SECRET, browse, undo
 from redisbeater import ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 
-pytestmark = pytest.mark.one_server
-
 FORM = {"X-Redisbeater": "1"}
 
 

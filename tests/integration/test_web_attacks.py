@@ -27,7 +27,6 @@ from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.defences import POLICY
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

@@ -16,7 +16,6 @@ from redisbeater.dashboard.defences import POLICY
 from redisbeater.dashboard.serving import Serving
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

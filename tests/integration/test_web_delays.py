@@ -14,8 +14,6 @@ from web_site import TestClient, browse
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import VIEW, token
 
-pytestmark = pytest.mark.one_server
-
 SECRET, JSON = "a token of many letters", {"Accept": "application/json"}
 
 

@@ -17,7 +17,6 @@ from redisbeater import ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, create_app, django
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

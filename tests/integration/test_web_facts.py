@@ -17,7 +17,6 @@ from redisbeater.context import Context
 from redisbeater.dashboard.views import actions
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

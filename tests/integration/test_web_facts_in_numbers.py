@@ -26,7 +26,6 @@ from redisbeater.management import search
 from redisbeater.management.future import read_held
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

@@ -21,7 +21,6 @@ from redisbeater.dashboard import ALL, VIEW, User
 from redisbeater.management import edit_report
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

@@ -16,7 +16,6 @@ from redisbeater import ScheduleStore
 from redisbeater.redaction import BLANK
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

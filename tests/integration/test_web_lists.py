@@ -38,7 +38,6 @@ from redisbeater.store.runs import Execution
 from redisbeater.times import from_unix
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

@@ -28,7 +28,6 @@ from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_passwor
 from redisbeater.dashboard.serving import Serving, serve
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

@@ -21,7 +21,6 @@ from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES
 from redisbeater.redaction import BLANK
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

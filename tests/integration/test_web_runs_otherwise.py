@@ -16,7 +16,6 @@ from redisbeater import ScheduleStore
 from redisbeater.dashboard import OPERATE, VIEW, header
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

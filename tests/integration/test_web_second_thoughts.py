@@ -17,7 +17,6 @@ from redisbeater.dashboard import ALL, OPERATE, header
 from redisbeater.management.shown_entries import read_views
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

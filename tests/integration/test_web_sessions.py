@@ -24,7 +24,6 @@ from redisbeater import ScheduleStore
 from redisbeater.dashboard import basic, create_app, hub, token
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

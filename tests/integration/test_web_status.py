@@ -19,8 +19,6 @@ from redisbeater.dashboard import site as recent_status
 from redisbeater.health.details import UNKNOWN
 from redisbeater.store.quarantine import DECLARATION
 
-pytestmark = pytest.mark.one_server
-
 #: Facts that change from one moment to the next.
 MOVING = {"clock_offset_ms", "used_memory", "memory", "persistence", "unsaved_changes"}
 

@@ -23,7 +23,6 @@ from redisbeater.dashboard import pages as flash
 from redisbeater.dashboard.views import actions
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

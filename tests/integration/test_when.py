@@ -31,8 +31,6 @@ from redisbeater import (
     rrule,
 )
 
-pytestmark = pytest.mark.one_server
-
 DOORS = any_of("0 9 * * mon-fri", "0 12 * * sat")
 QUARTERS = timedelta(minutes=15)
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
-import pytest
 import redis
 from support.claims import is_claimed
 from support.ports import free_port
@@ -22,10 +21,9 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 
-pytestmark = pytest.mark.one_server
-
 
 def test_a_task_of_an_entry_is_executed_by_a_real_worker(project: Project) -> None:
+    project.is_warm = False  # they start as a user starts them
     leading(project.beat())
     project.worker()
     RedisScheduleEntry("hello", "proj.note", 1.0, args=[1], kwargs={"a": 2}, app=project.app()).save()

@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from support import warm
 from support.project import Process
 from support.servers import Server, stop
 
@@ -32,8 +34,14 @@ class Example:
     def start(self, *arguments: str) -> Process:
         """Start a command of Python, such as ``-m celery``."""
         log = self.folder / f"process-{len(self._processes)}.log"
+        self._processes.append(Process(self._popen(arguments, log), log))
+        return self._processes[-1]
+
+    def _popen(self, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes] | warm.Forked:
         with log.open("wb") as output:
-            popen = subprocess.Popen(
+            if arguments[:2] == ("-m", "celery") and warm.is_for(arguments, self.environment):
+                return warm.start(arguments[2:], self.folder, log, self.environment)
+            return subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=self.folder,
                 env=self.environment,
@@ -41,8 +49,6 @@ class Example:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._processes.append(Process(popen, log))
-        return self._processes[-1]
 
     def beat(self, *arguments: str) -> Process:
         return self.start("-m", "celery", "-A", "proj", "beat", "--loglevel", "INFO", "--pidfile=", *arguments)

@@ -51,14 +51,14 @@ class Area:
 
 AREAS = {
     "entries": Area(
-        title="raw writes beside a beat that leads", attacks=ATTACKS, site=HostileSite, examples=(1000, 80)
+        title="raw writes beside a beat that leads", attacks=ATTACKS, site=HostileSite, examples=(1000, 40)
     ),
-    "page": Area(title="requests to the web page", attacks=PAGE_ATTACKS, site=PageSite, examples=(3000, 100)),
+    "page": Area(title="requests to the web page", attacks=PAGE_ATTACKS, site=PageSite, examples=(3000, 50)),
     "neighbours": Area(
-        title="schedules whose prefixes begin alike", attacks=NEIGHBOURHOODS, site=Neighbours.on, examples=(200, 100)
+        title="schedules whose prefixes begin alike", attacks=NEIGHBOURHOODS, site=Neighbours.on, examples=(200, 15)
     ),
-    "files": Area(title="files of entries", attacks=FILE_ATTACKS, site=FileSite, examples=(2000, 100)),
+    "files": Area(title="files of entries", attacks=FILE_ATTACKS, site=FileSite, examples=(2000, 50)),
     "messages": Area(
-        title="messages and records of runs", attacks=MESSAGE_ATTACKS, site=MessageSite, examples=(500, 50)
+        title="messages and records of runs", attacks=MESSAGE_ATTACKS, site=MessageSite, examples=(500, 25)
     ),
 }

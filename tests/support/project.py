@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ import redis
 from celery import Celery
 
 from redisbeater import ScheduleStore
+from support import warm
 from support.servers import Server, stop
 from support.waiting import wait_until
 
@@ -54,7 +56,7 @@ def note(self, *args, **kwargs):
 class Process:
     """A celery process and its output."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | warm.Forked
     log: Path
 
     def output(self) -> str:
@@ -111,13 +113,18 @@ def wait_until_beats_have_looked(store: ScheduleStore, count: int) -> None:
 
 
 class Project:
-    """A module ``proj`` in a folder, with an app, its settings and a task ``proj.note``."""
+    """A module ``proj`` in a folder, with an app, its settings and a task ``proj.note``.
+
+    Attributes:
+        is_warm: whether its processes may begin with Celery's modules, see ``support.warm``.
+    """
 
     def __init__(self, server: Server, prefix: str, folder: Path, **settings: Any) -> None:
         self.server = server
         self.folder = folder
         self.broker: redis.Redis = server.client(BROKER_DB)
         self._processes: list[Process] = []
+        self.is_warm = "spawn" not in settings.values()
         self.settings = {
             "redisbeater_redis_url": server.url(SCHEDULE_DB),
             "redisbeater_key_prefix": prefix,
@@ -138,7 +145,8 @@ class Project:
         self._module.write_text(self._module.read_text() + source)
 
     def begin_with(self, source: str) -> None:
-        """Put source before all else in the module."""
+        """Put source before all else in the module, for processes that import it first."""
+        self.is_warm = False
         self._module.write_text(f"{source}\n{self._module.read_text()}")
 
     def app(self) -> Celery:
@@ -161,8 +169,17 @@ class Project:
         """Start a celery command in the project's folder."""
         log = self.folder / f"{arguments[0]}-{len(self._processes)}.log"
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(self.folder)}
+        process = Process(self._popen(arguments, log, environment), log)
+        self._processes.append(process)
+        return process
+
+    def _popen(
+        self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes] | warm.Forked:
         with log.open("wb") as output:
-            popen = subprocess.Popen(
+            if self.is_warm and warm.is_for(arguments, environment):
+                return warm.start(["-A", "proj", *arguments], self.folder, log, environment)
+            return subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", "proj", *arguments],
                 cwd=self.folder,
                 env=environment,
@@ -170,9 +187,6 @@ class Project:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        process = Process(popen, log)
-        self._processes.append(process)
-        return process
 
     def queued(self) -> list[str]:
         """Return the messages in the queue, newest first; they stay there unless a worker runs."""

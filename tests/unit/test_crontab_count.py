@@ -22,7 +22,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 @shifts
-@examples(20, default=6)
+@examples(8, default=6)
 @given(expression=around_shifts, data=st.data())
 def test_counting_by_days_equals_counting_one_by_one(zone: str, day: str, expression: str, data: st.DataObject) -> None:
     info = ZoneInfo(zone)
@@ -161,7 +161,7 @@ def test_the_local_times_of_a_fire_time_elsewhere(
 
 
 @shifts
-@examples(10)
+@examples(6, default=3)
 @given(expression=around_shifts, data=st.data())
 def test_an_instant_that_is_not_a_fire_time_has_no_local_times(
     zone: str, day: str, expression: str, data: st.DataObject

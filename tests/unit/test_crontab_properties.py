@@ -26,7 +26,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @shifts
-@examples(10, default=3)
+@examples(5, default=3)
 @given(expression=around_shifts)
 def test_fire_times_strictly_increase(zone: str, day: str, expression: str) -> None:
     found = fire_times_around(expression, ZoneInfo(zone), day)
@@ -35,7 +35,7 @@ def test_fire_times_strictly_increase(zone: str, day: str, expression: str) -> N
 
 
 @shifts
-@examples(10, default=3)
+@examples(5, default=3)
 @given(expression=around_shifts, data=st.data())
 def test_a_restart_at_any_instant_changes_no_fire_time(
     zone: str, day: str, expression: str, data: st.DataObject
@@ -50,7 +50,7 @@ def test_a_restart_at_any_instant_changes_no_fire_time(
 
 
 @shifts
-@examples(10, default=3)
+@examples(5, default=3)
 @given(expression=fixed)
 def test_a_fixed_crontab_fires_once_for_each_local_time(zone: str, day: str, expression: str) -> None:
     info, schedule = ZoneInfo(zone), cron(expression)
@@ -72,7 +72,7 @@ def test_a_fixed_crontab_fires_once_for_each_local_time(zone: str, day: str, exp
 
 
 @shifts
-@examples(10, default=3)
+@examples(5, default=3)
 @given(expression=fixed)
 def test_a_fixed_crontab_fires_when_the_clock_first_shows_its_times(zone: str, day: str, expression: str) -> None:
     info = ZoneInfo(zone)
@@ -89,7 +89,7 @@ def _begins_an_offset(instant: datetime, zone: ZoneInfo) -> bool:
 
 
 @shifts
-@examples(10, default=3)
+@examples(5, default=3)
 @given(expression=repeating)
 def test_a_repeating_crontab_fires_at_every_minute_that_the_clock_shows_of_its_times(
     zone: str, day: str, expression: str
@@ -114,7 +114,7 @@ def test_a_repeating_crontab_fires_at_every_minute_that_the_clock_shows_of_its_t
 
 
 @shifts
-@examples(10, default=3)
+@examples(5, default=3)
 @given(expression=st.one_of(fixed, repeating))
 def test_every_date_that_exists_has_a_run(zone: str, day: str, expression: str) -> None:
     info, schedule = ZoneInfo(zone), cron(expression)
@@ -174,7 +174,7 @@ def celery_app() -> Celery:
     return Celery("oracle", set_as_current=False, broker="memory://")
 
 
-@examples(400)
+@examples(200)
 @given(expression=expressions, after=instants)
 def test_in_utc_it_agrees_with_celery(celery_app: Celery, expression: str, after: datetime) -> None:
     schedule = _readable(expression)
@@ -188,7 +188,7 @@ def test_in_utc_it_agrees_with_celery(celery_app: Celery, expression: str, after
     assert next_fire_time(_readable(expression), UTC, after) == expected
 
 
-@examples(300)
+@examples(200)
 @given(time=times, days=one_day_field, month=_field(1, 12), after=instants)
 def test_in_utc_it_agrees_with_cronsim(
     time: tuple[str, str], days: tuple[str, str], month: str, after: datetime
@@ -219,7 +219,7 @@ _starred = st.tuples(
 
 
 @pytest.mark.parametrize(("zone", "day"), WHOLE_HOURS.values(), ids=list(WHOLE_HOURS))
-@examples(30, default=6)
+@examples(12, default=6)
 @given(expression=st.one_of(fixed, _starred))
 def test_around_shifts_of_whole_hours_it_agrees_with_cronsim(zone: str, day: str, expression: str) -> None:
     info = ZoneInfo(zone)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from moments import at, sequence, utc
 from shifts import shifts, span
 from support.examples import examples
-from window_reference import Clock, Cron, Windows
+from window_reference import Cron, Windows, clock_around
 
 from redisbeater import InvalidEntry, any_of, cron
 from redisbeater.model.definition import Definition
@@ -218,7 +218,7 @@ def check(when: BaseSchedule, zone: ZoneInfo, day: str, expected: set[datetime])
 
 
 @shifts
-@examples(8, default=2)
+@examples(4, default=2)
 @given(
     data=st.data(),
     inverted=st.booleans(),
@@ -228,11 +228,10 @@ def check(when: BaseSchedule, zone: ZoneInfo, day: str, expected: set[datetime])
 def test_crons_and_intervals_fire_on_the_days_of_a_calendar(
     zone: str, day: str, data: st.DataObject, inverted: bool, at_night: bool, text: str
 ) -> None:
-    start, end = span(day)
-    calendar = data.draw(calendars(start.date()))
+    calendar = data.draw(calendars(span(day)[0].date()))
     spans, between = (((1320, 240),), "22:00-04:00") if at_night else (((0, 1440),), None)
     drawn = Windows(spans=spans, dates=dates_that(calendar, inverted=inverted))
-    info, clock = ZoneInfo(zone), Clock(ZoneInfo(zone), start - 2 * DAY, end + 2 * DAY)
+    info, clock = ZoneInfo(zone), clock_around(zone, day)
     is_repeating = text.startswith("*")
     hours, minutes = (set(range(24)), {0, 20, 40}) if is_repeating else ({1, 2}, {30})
     name = "!drawn" if inverted else "drawn"
@@ -246,25 +245,23 @@ def test_crons_and_intervals_fire_on_the_days_of_a_calendar(
 
 
 @shifts
-@examples(8, default=2)
+@examples(4, default=2)
 @given(data=st.data(), inverted=st.booleans(), roll=st.sampled_from(["next", "previous", "modified"]),
        dates=st.sets(st.integers(1, 31), min_size=1))  # fmt: skip
 def test_a_fixed_cron_rolls_as_the_reference_does(
     zone: str, day: str, data: st.DataObject, inverted: bool, roll: str, dates: set[int]
 ) -> None:
-    start, end = span(day)
-    calendar = data.draw(calendars(start.date()))
+    calendar = data.draw(calendars(span(day)[0].date()))
     counted = dates_that(calendar, inverted=inverted)
     covered = counted | dates_that(calendar, inverted=not inverted)
     targets = frozenset(
         target for each in covered if each.day in dates and (target := rolled(each, roll, counted, covered))
     )
-    clock = Clock(ZoneInfo(zone), start - 2 * DAY, end + 2 * DAY)
     text = f"0,30 1,2 {','.join(map(str, sorted(dates)))} * *"
     when = limited(cron(text), calendar="!drawn" if inverted else "drawn", roll=roll).on_days_of({"drawn": calendar})
 
     meant = Cron(frozenset({1, 2}), frozenset({0, 30}), is_repeating=False)
-    expected = clock.cron(meant, Windows(dates=targets))
+    expected = clock_around(zone, day).cron(meant, Windows(dates=targets))
     check(when, ZoneInfo(zone), day, expected)
 
 

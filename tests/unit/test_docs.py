@@ -152,6 +152,11 @@ def rooms_imported_by_the_code() -> dict[str, set[str]]:
     return imports
 
 
+@functools.cache
+def drawn_once() -> str:
+    return drawing.draw()
+
+
 def test_the_drawing_has_the_floors_of_the_rules() -> None:
     assert drawing.read_floors() == test_architecture.FLOORS
 
@@ -161,7 +166,7 @@ def test_the_drawing_has_every_room_of_the_code() -> None:
     drawn = {room for floor in drawing.read_floors() for room in floor}
 
     assert {room or "__init__" for room in drawn} == on_disk
-    assert drawing.draw().count('<g class="room">') == len(drawn)
+    assert drawn_once().count('<g class="room">') == len(drawn)
 
 
 def test_the_table_of_the_rooms_has_every_import_of_the_code() -> None:
@@ -175,7 +180,7 @@ def test_the_table_of_the_rooms_has_every_import_of_the_code() -> None:
 
 
 def test_the_arrows_lead_to_every_room_that_a_room_imports_and_to_no_other() -> None:
-    arrows = re.findall(r'data-from="(.*?)" data-to="(.*?)"', drawing.draw())
+    arrows = re.findall(r'data-from="(.*?)" data-to="(.*?)"', drawn_once())
     ground = {drawing.label(room) for room in drawing.read_floors()[0]}
     for room, others in rooms_imported_by_the_code().items():
         reached, waiting = set(), {drawing.label(room)}

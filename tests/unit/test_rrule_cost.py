@@ -23,7 +23,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Steps, StepsExhausted
 
 #: How many rules are tried.
-NUMBER = number_of_examples(10_000, default=1_000)
+NUMBER = number_of_examples(3_000, default=1_000)
 
 #: How many next fire times of each rule are searched.
 INSTANTS = 4

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,9 +14,9 @@ from celery.schedules import BaseSchedule, schedule
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import cron, sequence
-from shifts import SHIFTS, shifts, span
+from shifts import shifts, span
 from support.examples import examples
-from window_reference import Clock, Cron, Windows
+from window_reference import Cron, Windows, clock_around
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.any_of import any_of
@@ -77,12 +77,6 @@ def _listed(numbers: frozenset[int]) -> str:
     return ",".join(map(str, sorted(numbers)))
 
 
-@lru_cache(len(SHIFTS))
-def clock_around(zone: str, day: str) -> Clock:
-    start, end = span(day)
-    return Clock(ZoneInfo(zone), start - timedelta(days=2), end + timedelta(days=2))
-
-
 def check(when: BaseSchedule, zone: ZoneInfo, day: str, expected: set[datetime]) -> None:
     """Compare what the engine finds, counts and knows of single instants with a set of fire times."""
     start, end = span(day)
@@ -97,7 +91,7 @@ def check(when: BaseSchedule, zone: ZoneInfo, day: str, expected: set[datetime])
 
 
 @shifts
-@examples(12, default=3)
+@examples(6, default=3)
 @given(drawn=windows(), of_cron=crons())
 def test_a_cron_fires_at_its_slots_within(zone: str, day: str, drawn: Windows, of_cron: tuple[str, Cron]) -> None:
     text, meant = of_cron
@@ -110,7 +104,7 @@ def test_a_cron_fires_at_its_slots_within(zone: str, day: str, drawn: Windows, o
 
 
 @shifts
-@examples(12, default=3)
+@examples(6, default=3)
 @given(drawn=windows(), length=st.one_of(st.sampled_from([1, 7, 15, 20, 30]), st.integers(1, 120)))
 def test_an_interval_begins_anew_at_each_opening(zone: str, day: str, drawn: Windows, length: int) -> None:
     assume(all(length < (end - start) % 1440 for start, end in drawn.spans))
@@ -122,7 +116,7 @@ def test_an_interval_begins_anew_at_each_opening(zone: str, day: str, drawn: Win
 
 
 @shifts
-@examples(8, default=2)
+@examples(4, default=2)
 @given(parts=st.lists(crons(), min_size=2, max_size=4, unique_by=lambda each: each[0]), drawn=st.none() | windows())
 def test_a_union_fires_at_the_times_of_each_part(
     zone: str, day: str, parts: list[tuple[str, Cron]], drawn: Windows | None
@@ -138,7 +132,7 @@ def test_a_union_fires_at_the_times_of_each_part(
 
 
 @shifts
-@examples(8, default=3)
+@examples(4, default=3)
 @given(
     start=st.integers(0, 93),
     quarters=st.integers(2, 95),

@@ -5,10 +5,14 @@ A cron is drawn as the numbers that it means, and a window as minutes, so that t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
+
+from shifts import SHIFTS, span
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -33,8 +37,13 @@ class Windows:
 
     def around(self, local: datetime) -> tuple[datetime, datetime] | None:
         """The window that a local time is within."""
-        found = [window for back in (0, 1) for window in self.of(local.date() - back * DAY)]
+        day = local.date()
+        found = [*self._known(day), *self._known(day - DAY)]
         return next(((start, end) for start, end in found if start <= local < end), None)
+
+    @cached_property
+    def _known(self) -> Callable[[date], list[tuple[datetime, datetime]]]:
+        return cache(self.of)
 
 
 @dataclass(frozen=True)
@@ -68,18 +77,20 @@ class Clock:
         self.shown = [(at, at.astimezone(self.zone).replace(tzinfo=None, fold=0)) for at in instants]
         self.locals = {local for _, local in self.shown}
         self.dates = {local.date() for local in self.locals}
+        self.first = dict(reversed([(local, at) for at, local in self.shown]))
+        steps = pairwise(self.shown)
+        self.gaps = [(before, at, after) for (_, before), (at, after) in steps if after - before > MINUTE]
 
     def after_gap(self, local: datetime) -> set[datetime]:
         """The instant at which the clock has jumped over a local time that it does not show."""
-        return {at for (_, before), (at, after) in pairwise(self.shown) if before < local < after}
+        return {at for before, at, after in self.gaps if before < local < after}
 
     def cron(self, cron: Cron, windows: Windows) -> set[datetime]:
         """The fire times of a cron."""
         days = {day + step * DAY for day in self.dates for step in (-1, 0, 1)}
         slots = {slot for day in days for slot in cron.on(day) if windows.around(slot)}
         alive = {slot.date() for slot in slots & self.locals}
-        first = dict(reversed([(local, at) for at, local in self.shown]))
-        found = {at for at, local in self.shown if local in slots and (cron.is_repeating or first[local] == at)}
+        found = {at for at, local in self.shown if local in slots and (cron.is_repeating or self.first[local] == at)}
         for slot in slots - self.locals:
             if slot.date() in self.dates and not (cron.is_repeating and slot.date() in alive):
                 found |= self.after_gap(slot)
@@ -98,3 +109,10 @@ class Clock:
             if not any(start + number * MINUTE in self.locals for number in range((end - start) // MINUTE)):
                 found |= self.after_gap(start)
         return found
+
+
+@lru_cache(len(SHIFTS))
+def clock_around(zone: str, day: str) -> Clock:
+    """The clock of a zone around one of its shifts."""
+    start, end = span(day)
+    return Clock(ZoneInfo(zone), start - 2 * DAY, end + 2 * DAY)

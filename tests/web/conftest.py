@@ -13,6 +13,7 @@ import uvicorn
 from celery import Celery
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from starlette.requests import Request
+from support import compiled_templates  # noqa: F401  for all of them
 from support.requirements import AXE, require
 from support.waiting import wait_until
 
@@ -30,7 +31,8 @@ def browser() -> Iterator[Browser]:
     require("chromium")
     expect.set_options(timeout=APPEAR_TIMEOUT_MS)
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        options = ["--no-sandbox", "--disable-gpu"]  # one in software takes a quarter of the time
+        yield playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
 
 
 @pytest.fixture(scope="session")

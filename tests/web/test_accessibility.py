@@ -11,9 +11,6 @@ from support.ended_runs import end_runs
 from redisbeater.context import Context
 from redisbeater.dashboard import token
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report",
     "/entry/run?name=report", "/entry/backfill?name=report", "/upcoming", "/bands", "/history", "/why?name=report",

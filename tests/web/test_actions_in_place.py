@@ -14,9 +14,6 @@ from walking import create, row, switch, wait_until_live
 
 from redisbeater.dashboard import token
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 SECRET = "a-token-that-nobody-guesses"
 
 NAMES = [f"job-{number:02}" for number in range(45)]

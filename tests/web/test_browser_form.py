@@ -9,9 +9,6 @@ from celery.schedules import crontab
 from playwright.sync_api import Page, expect
 from walking import create
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture(autouse=True)
 def send(schedule: Any) -> str:

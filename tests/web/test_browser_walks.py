@@ -15,9 +15,6 @@ from redisbeater import INHERIT
 from redisbeater.dashboard.auth import token
 from redisbeater.dashboard.views import schedule as schedule_views
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 SECRET = "a-token-that-nobody-guesses"
 
 

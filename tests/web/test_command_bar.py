@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 from walking import create, row
-
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
 
 
 def test_the_bar_finds_while_one_types_and_keys_go_through_what_is_found(site, page):

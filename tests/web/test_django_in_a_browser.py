@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,18 +20,18 @@ SERVERS = {
 }
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=SERVERS, scope="module")
 def interface(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def site(interface: str, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def site(interface: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the example, with a superuser root and an entry tea that is due in an hour."""
     if not programs():
         pytest.fail(INSTALL)
     with running(programs()[0]) as server:
-        example, port = Example("django", server, tmp_path), free_port()
+        example, port = Example("django", server, tmp_path_factory.mktemp("site")), free_port()
         try:
             manage = (sys.executable, "manage.py")
             example.run(*manage, "migrate", "--verbosity", "0")

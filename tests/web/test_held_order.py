@@ -10,9 +10,6 @@ from support.ended_runs import begin_run
 from support.order_walk import OrderWalk, Shuffled
 from walking import create, row, wait_until_live
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 #: How many acts of each seed are tried; ``benchmarks/order_walk.py`` tries hundreds.
 ACTS = 20
 

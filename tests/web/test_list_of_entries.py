@@ -10,9 +10,6 @@ from playwright.sync_api import Page, expect
 from support.ended_runs import begin_run, end_runs
 from walking import create, row, wait_until_live
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 #: How high the rows are that are seen as a whole.
 SEEN = """[...document.querySelectorAll("tr[data-entry]")].map(row => row.getBoundingClientRect())
 .filter(box => box.bottom <= innerHeight).map(box => Math.round(box.height))"""

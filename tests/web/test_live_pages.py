@@ -7,7 +7,6 @@ import re
 import time
 from types import SimpleNamespace
 
-import pytest
 from celery import Celery
 from click.testing import CliRunner
 from playwright.sync_api import Page, Route, expect
@@ -18,9 +17,6 @@ from walking import create, row, wait_until_live
 
 from redisbeater.cli import redisbeater
 from redisbeater.dashboard import hub
-
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
 
 #: What the switch of the updates says while there are none.
 OFF = re.compile(r"^Updates off since \d\d:\d\d:\d\d UTC - resume$")

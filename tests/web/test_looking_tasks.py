@@ -14,9 +14,6 @@ from walking import create
 
 from redisbeater import RedisScheduler
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 #: Clicks that a task may take; keys and texts that are typed come on top.
 MOST_CLICKS = 3
 

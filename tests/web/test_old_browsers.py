@@ -8,9 +8,6 @@ import pytest
 from playwright.sync_api import Page, expect
 from walking import row, wait_until_live
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 #: The serializer of HTML as the standard had it before 20 May 2025.
 OLD_SERIALIZER = """
 const VOID = "area base br col embed hr img input link meta source track wbr".split(" ");

@@ -13,9 +13,6 @@ from walking import create, row
 
 from redisbeater import RedisScheduler
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 Click = Callable[[Locator], None]
 
 TRACEBACK = """Traceback (most recent call last):

@@ -12,9 +12,6 @@ from walking import create, wait_until_live
 from redisbeater.context import Context
 from redisbeater.results import State
 
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 
 def test_newer_runs_wait_behind_a_button_and_what_is_shown_changes_in_its_place(site, page):
     create(site, "report")

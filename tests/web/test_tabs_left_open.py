@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 from support.waiting import wait_until
 from walking import create, row, switch, wait_until_live
 
 from redisbeater.dashboard.auth import token
-
-# The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
 
 SECRET = "a-token-that-nobody-guesses"
 

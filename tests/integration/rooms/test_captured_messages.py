@@ -20,7 +20,6 @@ from redisbeater.broker.connection import connection_of
 from redisbeater.broker.publisher_confirms import CapturedPublishBatch, CapturingChannel, publish_batch_of
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once"),
 ]
 

@@ -27,8 +27,6 @@ from redisbeater.store.claim import Commitment, CommitResult
 from redisbeater.store.connection import load_script
 from redisbeater.store.schedule import Proof
 
-pytestmark = pytest.mark.one_server
-
 #: The broker's database, and a key that it holds.
 PROOF = Proof("proof", 1)
 

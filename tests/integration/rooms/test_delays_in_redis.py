@@ -26,8 +26,6 @@ from redisbeater.model.delay import with_eta
 from redisbeater.store.connection import load_script
 from redisbeater.store.delays import CHANGED, KEPT, NEAR, NO_BEAT, DelayCounts, Outcome
 
-pytestmark = pytest.mark.one_server
-
 MakeSite = Callable[..., DelaySite]
 
 in_one_step = pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once")

@@ -14,7 +14,7 @@ from redisbeater import RedisScheduler
 from redisbeater.context import Context
 from redisbeater.store.delays import KEPT
 
-pytestmark = [pytest.mark.topology, pytest.mark.one_server]
+pytestmark = pytest.mark.topology
 
 #: The key that says on which node of the cluster the schedule is.
 SCHEDULE = "{redisbeater}::schedule"

@@ -19,8 +19,6 @@ from redisbeater import RedisScheduler, delays
 from redisbeater.delays import Door
 from redisbeater.exceptions import ImproperlyConfigured
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 
 

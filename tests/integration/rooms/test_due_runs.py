@@ -22,8 +22,6 @@ from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.store import contents
 
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def counting(app: Celery) -> DueRuns:

@@ -21,8 +21,6 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.sending.sender import Sender
 
-pytestmark = pytest.mark.one_server
-
 
 class TimeIsUp(Exception):
     """What a handler raises, as profilers and limits of time do."""

@@ -32,10 +32,7 @@ from redisbeater.store.claim import Commitment
 from redisbeater.store.runs import Execution
 from redisbeater.testing import FakeClock
 
-#: One server shows what the scripts do; other tests show that they run on each.
-pytestmark = pytest.mark.one_server
-
-BLOCKS, HISTORIES, STEPS = 10, 15, 40
+BLOCKS, HISTORIES, STEPS = 10, 8, 40
 
 #: The seeds of a block; REDISBEATER_EXAMPLES=100 tries them all.
 SEEDS = 100

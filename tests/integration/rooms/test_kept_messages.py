@@ -26,8 +26,6 @@ from redisbeater import RedisScheduler
 from redisbeater.broker.message import place_of
 from redisbeater.delays import Door
 
-pytestmark = pytest.mark.one_server
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,

@@ -17,9 +17,6 @@ from redisbeater import RedisScheduler
 from redisbeater.beat.monitor import LOOK_SECONDS, OVER_SECONDS
 from redisbeater.results import State
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 HOUR = int(OVER_SECONDS)
 
 

@@ -38,8 +38,6 @@ from redisbeater.results import State
 from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import Execution
 
-pytestmark = pytest.mark.one_server
-
 HOUR = timedelta(hours=1)
 
 #: A datetime as an argument of an entry.

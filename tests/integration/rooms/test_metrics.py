@@ -24,8 +24,6 @@ from redisbeater.exceptions import LockNotOwnedError
 from redisbeater.observe import metrics as reading
 from redisbeater.observe.metrics import CATALOGUE
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 

@@ -21,8 +21,6 @@ from redisbeater import RedisScheduler, Run, StoreError
 from redisbeater.results import State
 from redisbeater.store.connection import load_script
 
-pytestmark = pytest.mark.one_server
-
 LOSE, FINISH, START, RENEW, STOP = "runs/lose", "runs/finish", "runs/start", "runs/renew", "runs/stop"
 
 #: Commands of each script without which the state of a run cannot be read or stored: then nothing is, and the caller

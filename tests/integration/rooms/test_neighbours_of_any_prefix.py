@@ -15,9 +15,6 @@ from hypothesis import HealthCheck, given
 from support.examples import more_in_the_whole_run, same_examples
 from support.neighbours import NEIGHBOURHOODS, Neighbourhood, Neighbours
 
-#: Which program serves makes no difference here.
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def cleared(client: redis.Redis) -> Iterator[None]:
@@ -33,7 +30,7 @@ def test_no_schedule_reads_writes_or_deletes_a_key_of_a_neighbour(
 ) -> None:
     neighbours = Neighbours(make_app(redisbeater_track_runs=True), client, prefix)
 
-    @same_examples(30, default=6, database=None, suppress_health_check=list(HealthCheck))
+    @same_examples(15, default=6, database=None, suppress_health_check=list(HealthCheck))
     @given(attack=NEIGHBOURHOODS)
     def check(attack: Neighbourhood) -> None:
         neighbours.endure(attack)

@@ -22,9 +22,6 @@ from support.rabbitmq import RabbitMQ
 from support.servers import Server
 from support.waiting import wait_until
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 NUMBERS = st.integers(0, 119)
 CASES = st.builds(
     Case,

@@ -13,9 +13,6 @@ from chaos.records import Stored, read_stored
 
 from redisbeater.results import State
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def site(run_site: RunSite) -> RunSite:

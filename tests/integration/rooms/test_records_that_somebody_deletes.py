@@ -9,9 +9,6 @@ from run_site import LEASE, RunSite, runs_of
 
 from redisbeater.results import State
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def site(run_site: RunSite) -> RunSite:

@@ -28,7 +28,6 @@ from redisbeater.runs.process import Process, flush_all
 from redisbeater.store import Execution
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("reporting"),
 ]
 

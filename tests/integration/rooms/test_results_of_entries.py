@@ -947,7 +947,6 @@ def test_an_unknown_result_is_refused(shop: RunSite) -> None:
     assert (found.exit_code, "--result: expected failed, waiting, unstable" in found.output) == (2, True)
 
 
-@pytest.mark.one_server
 def test_without_records_of_runs_there_is_no_column(app: Celery) -> None:
     ScheduleStore(app).create("report", "proj.report", 60.0)
 

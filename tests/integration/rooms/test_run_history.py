@@ -22,8 +22,6 @@ from redisbeater.context import Context
 from redisbeater.management.why.past import explain
 from redisbeater.times import to_unix
 
-pytestmark = pytest.mark.one_server
-
 GOING = "91ab0000-0000-4000-8000-000000000001"
 
 Write = Callable[..., str]

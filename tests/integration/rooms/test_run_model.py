@@ -29,8 +29,6 @@ from redisbeater.store.claim import Commitment
 
 S = State
 
-#: One server shows what the scripts do; other tests show that they run on each.
-pytestmark = pytest.mark.one_server
 
 #: The entries, each named by its policy.
 POLICIES = ("allow", "skip", "buffer_one", "cancel_other")

@@ -11,9 +11,6 @@ from redisbeater import Run, ScheduleStore
 from redisbeater.model.run import NewRun
 from redisbeater.results import State
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 #: More than the history of an entry keeps.
 MANY = 8
 

@@ -16,7 +16,6 @@ from run_site import TRACKED, execute
 from redisbeater import RedisScheduler, ScheduleStore
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("reporting"),
 ]
 

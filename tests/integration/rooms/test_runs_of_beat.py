@@ -23,8 +23,6 @@ from redisbeater.results import State
 #: Seconds of the lease of a run, longer than what lies between two fire times in most tests.
 LEASE = 300
 
-pytestmark = pytest.mark.one_server
-
 
 class BeatSite(RunSite):
     """The same, with a beat that a test drives by hand, whose lease of 30 seconds no test reaches by accident."""

@@ -9,9 +9,6 @@ from run_site import LEASE, RunSite
 
 from redisbeater import ScheduleStore
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 #: What is done to a run, which adds a line to the log of its entry.
 LOGGED: dict[str, Callable[[RunSite], object]] = {
     "lost": lambda site: site.lose_overdue(),

@@ -22,7 +22,6 @@ from redisbeater.store import Execution
 SETTINGS: dict[str, Any] = {"redisbeater_track_runs": True, "redisbeater_lock_timeout": 2 * FAILOVER_SECONDS}
 
 
-@pytest.mark.one_server
 def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Cluster) -> None:
     url = f"redis-cluster://{cluster.owner('{redisbeater}::schedule').address}"
     app = app_with(redisbeater_redis_url=url, **SETTINGS)
@@ -37,7 +36,6 @@ def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Clu
 
 
 @pytest.mark.usefixtures("short_retries")
-@pytest.mark.one_server
 def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(cluster: Cluster) -> None:
     """A cluster would not end the move of a slot while both nodes have a key of it."""
     schedule = "{redisbeater}::schedule"
@@ -55,7 +53,6 @@ def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(clu
     assert set(active) == {"{redisbeater}::run:a", "{redisbeater}::run:b"}
 
 
-@pytest.mark.one_server
 def test_a_run_of_a_cluster_is_found_by_the_begin_of_its_id(cluster: Cluster) -> None:
     url = f"redis-cluster://{cluster.other_master('{redisbeater}::schedule').address}"
     app = app_with(redisbeater_redis_url=url, **SETTINGS)
@@ -68,7 +65,6 @@ def test_a_run_of_a_cluster_is_found_by_the_begin_of_its_id(cluster: Cluster) ->
         store.runs.get("no such run")
 
 
-@pytest.mark.one_server
 def test_a_run_ends_well_although_the_master_failed_over(sentinels: Sentinels) -> None:
     app = app_with(**sentinels.settings(), **SETTINGS)
 

@@ -83,7 +83,6 @@ def _reads_all(context: Context, query: dict[str, Any]) -> set[str]:
     return {entry.name for entry in found.read(context.redis.contents.names())}
 
 
-@pytest.mark.one_server
 def test_redis_finds_what_reading_everything_finds(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +98,6 @@ def test_redis_finds_what_reading_everything_finds(
             assert not found.is_about
 
 
-@pytest.mark.one_server
 def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, prefix: str) -> None:
     _write(client, prefix)
     context = Context.of(app)
@@ -112,7 +110,6 @@ def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, pre
     assert Search(context, states={"enabled"}).candidates is None
 
 
-@pytest.mark.one_server
 def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +127,6 @@ def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     assert found == {f"{number:03}" for number in range(600)}
 
 
-@pytest.mark.one_server
 def test_many_bytes_are_looked_at_in_several_calls(app: Celery, client: redis.Redis, prefix: str) -> None:
     definition = json.dumps({"task": "shop.report", "schedule": EVERY, "kwargs": {"text": "x" * 50_000}})
     for number in range(30):
@@ -144,7 +140,6 @@ def test_many_bytes_are_looked_at_in_several_calls(app: Celery, client: redis.Re
     assert calls["cmdstat_hget"]["calls"] == 30
 
 
-@pytest.mark.one_server
 def test_a_total_of_many_is_about_right_and_that_is_said(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +162,6 @@ def test_a_total_of_many_is_about_right_and_that_is_said(
     assert (last.total, last.is_about) == (45, False)
 
 
-@pytest.mark.one_server
 def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
     app: Celery, store: ScheduleStore, client: redis.Redis, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,6 @@ from redisbeater.results import State
 from redisbeater.store import Execution
 from redisbeater.testing import FakeClock
 
-pytestmark = pytest.mark.one_server
-
 MakeApp = Callable[..., Celery]
 
 #: How often a beat looks for lost runs: four times in ``redisbeater_run_timeout``.

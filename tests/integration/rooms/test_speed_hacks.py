@@ -23,9 +23,6 @@ from redisbeater import RedisScheduler
 from redisbeater.beat.process import tune_process
 from redisbeater.broker.broker import Broker
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 #: Database of the test server that the messages are in.
 BROKER_DB = 1
 

@@ -36,7 +36,6 @@ from redisbeater.store import ClaimedEntry
 
 pytestmark = [
     pytest.mark.usefixtures("nobody_listens"),
-    pytest.mark.one_server,
     pytest.mark.skipif(not hasattr(kombu.Producer, "batch"), reason="this kombu sends each message at once"),
 ]
 

@@ -48,7 +48,6 @@ def fail(
     return fail
 
 
-@pytest.mark.one_server
 def test_a_failed_run_keeps_where_its_error_was_raised(fail: Fail) -> None:
     def parse() -> None:
         raise ValueError("cannot parse row 17")
@@ -60,7 +59,6 @@ def test_a_failed_run_keeps_where_its_error_was_raised(fail: Fail) -> None:
     assert text.endswith("ValueError: cannot parse row 17")
 
 
-@pytest.mark.one_server
 def test_nothing_is_kept_where_a_setting_says_so(fail: Fail) -> None:
     def parse() -> None:
         raise ValueError("cannot parse row 17")
@@ -68,7 +66,6 @@ def test_nothing_is_kept_where_a_setting_says_so(fail: Fail) -> None:
     assert fail(parse, redisbeater_run_tracebacks=False) == ""
 
 
-@pytest.mark.one_server
 def test_a_traceback_has_no_secret_that_the_run_was_given(fail: Fail) -> None:
     def log_in(password: str) -> None:
         raise ValueError(f"no login with {password}; password='other-one'")

@@ -26,8 +26,6 @@ from redisbeater import AsyncScheduleStore, EntryNotFound, InvalidEntry, RunActi
 from redisbeater.cli import redisbeater
 from redisbeater.results import State
 
-pytestmark = pytest.mark.one_server
-
 #: Longer than a call may take to send a run, and than an id is known.
 MINUTE, DAY = 60, 86_400
 

@@ -13,9 +13,6 @@ from redisbeater.results import RunCounts, State
 
 S = State
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.one_server
-
 
 @pytest.fixture
 def site(run_site: RunSite) -> RunSite:

@@ -20,7 +20,6 @@ from redisbeater.model.node import Node
 from redisbeater.times import from_unix
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

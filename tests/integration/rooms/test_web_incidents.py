@@ -20,9 +20,6 @@ from redisbeater.dashboard.auth import VIEW
 from redisbeater.model.incident_rules import Opening
 from redisbeater.store.incidents import Ongoing
 
-# The page shows nothing about the kind of server.
-pytestmark = pytest.mark.one_server
-
 TRACEBACK = """Traceback (most recent call last):
   File "/usr/lib/python3.11/site-packages/celery/app/trace.py", line 477, in trace_task
     R = retval = fun(*args, **kwargs)

@@ -22,7 +22,6 @@ from redisbeater.context import Context
 from redisbeater.results import State
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

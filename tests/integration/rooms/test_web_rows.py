@@ -11,7 +11,7 @@ from web_site import browse
 
 from redisbeater import ScheduleStore
 
-pytestmark = [pytest.mark.one_server, pytest.mark.usefixtures("shop")]
+pytestmark = pytest.mark.usefixtures("shop")
 
 #: A name that is no id, no selector and no text of HTML as it stands.
 NAME = 'a "b" <i> #1.é'

@@ -21,7 +21,6 @@ from redisbeater.dashboard.views import actions
 from redisbeater.results import State
 
 pytestmark = [
-    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

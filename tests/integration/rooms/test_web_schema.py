@@ -18,8 +18,6 @@ from redisbeater import ScheduleStore
 from redisbeater.display import json_form
 from redisbeater.results import BeatLine, Delay, Incident, IncidentGroup, Receiver
 
-pytestmark = pytest.mark.one_server
-
 PLAIN: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),

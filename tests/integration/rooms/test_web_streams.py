@@ -22,8 +22,6 @@ from redisbeater.dashboard import hub as hubs
 from redisbeater.dashboard.hub import MOST_KEPT, MOST_STREAMS, Hub, StatusPoller
 from redisbeater.management.pausing import LiveChanges
 
-pytestmark = pytest.mark.one_server
-
 #: Everything may have changed.
 EVERYTHING = b'event: entries\ndata: {"many": true}\n\nevent: status\ndata: {}\n\n'
 

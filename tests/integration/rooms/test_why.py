@@ -23,8 +23,6 @@ from redisbeater.context import Context
 from redisbeater.management.why.past import explain
 from redisbeater.times import to_unix
 
-pytestmark = pytest.mark.one_server
-
 #: A Saturday, 23:31:07 in Vienna.
 NOW = datetime(2026, 11, 21, 22, 31, 7, tzinfo=timezone.utc)
 

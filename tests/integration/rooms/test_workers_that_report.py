@@ -11,7 +11,7 @@ from support.waiting import wait_until
 from redisbeater import ScheduleStore
 from redisbeater.context import Context
 
-pytestmark = [pytest.mark.processes, pytest.mark.one_server]
+pytestmark = pytest.mark.processes
 
 
 @pytest.mark.parametrize(("pool", "slots"), [("prefork", 3), ("threads", 3), ("solo", 1)])

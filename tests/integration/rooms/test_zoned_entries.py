@@ -93,7 +93,6 @@ def found_by_reading(context: Context) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(("page", "enough"), [(200, 100_000), (2, 100_000), (7, 50)])
-@pytest.mark.one_server
 def test_redis_finds_the_zones_and_the_entries_that_reading_finds(
     app: Celery, page: int, enough: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,14 +112,12 @@ def test_redis_finds_the_zones_and_the_entries_that_reading_finds(
         assert kept - moved - more <= (MAY_INHERIT if "" in changed else set()), changed
 
 
-@pytest.mark.one_server
 def test_where_nothing_has_changed_only_what_redis_cannot_read_is_kept(app: Celery) -> None:
     _, kept = found_by_redis(Context.of(app))
 
     assert kept == {"unreadable", "broken"}
 
 
-@pytest.mark.one_server
 def test_a_definition_that_is_too_large_is_left_out(app: Celery) -> None:
     page = Context.of(app).redis.contents.zoned(None, {VANCOUVER}, 1_000)
 
