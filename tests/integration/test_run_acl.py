@@ -16,7 +16,7 @@ from test_acl import LINE, PAGE, granted
 from redisbeater import ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.results import State
 
-CHANNEL, RIGHTS = re.findall(r"With :confval:`redisbeater_track_runs` also ``(&\S+)`` and\s+``(\+.*?)``", PAGE)[0]
+CHANNEL, RIGHTS = re.findall(r"With :confval:`redisbeater_track_runs` add ``(&\S+)`` and\s+``(\+.*?)``", PAGE)[0]
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ def test_the_sentences_of_all_sections_begin_in_one_column() -> None:
     assert {line.index(line.split(None, 1)[1]) for line in re.findall(r"(?m)^  \S+ .*", shown)} == {13}
 
 
-GROUPS = {"": redisbeater} | {
-    name: each for name, each in redisbeater.commands.items() if isinstance(each, click.Group)
-}
+_CONTEXT = click.Context(redisbeater)
+_COMMANDS = {name: redisbeater.get_command(_CONTEXT, name) for name in redisbeater.list_commands(_CONTEXT)}
+GROUPS = {"": redisbeater} | {name: each for name, each in _COMMANDS.items() if isinstance(each, click.Group)}
 
 
 @pytest.mark.parametrize("name", GROUPS)
