@@ -191,7 +191,7 @@ class IncidentNotFound(RedisBeaterError, KeyError):
     """No incident of that id is kept."""
 
     def __str__(self) -> str:  # KeyError would show the repr
-        return f"no incident {quoted(self.args[0])} is kept; celery redisbeater incidents lists them"
+        return f"no incident {quoted(self.args[0])} is kept; celery -A proj redisbeater incidents lists them"
 
 
 class DelayNotFound(RedisBeaterError, KeyError):

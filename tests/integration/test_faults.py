@@ -220,7 +220,7 @@ def test_many_broken_entries_take_few_scripts_and_few_lines(
     summaries = lines(caplog, "entries are broken, quarantined them")
     assert 0 < len(summaries) <= 5
     assert not lines(caplog, "is broken, quarantined it")
-    assert all("celery redisbeater broken" in line.getMessage() for line in summaries)
+    assert all("celery -A proj redisbeater broken" in line.getMessage() for line in summaries)
     assert all(len(line.getMessage()) < 700 for line in summaries)
     stats = client.info("commandstats")
     scripts = [stats[name] for name in ("cmdstat_eval", "cmdstat_evalsha") if name in stats]

@@ -662,11 +662,11 @@ def test_a_renamed_application_says_what_it_leaves_behind_and_how_to_adopt_it(
     assert Context.of(app).redis.broken.reports() == {}
     assert (
         "static entry not stored, application 'proj' has its name and 2 static entries that run on: 'report'; "
-        "if it was renamed to 'shop': celery redisbeater adopt proj, else rename the entry"
+        "if it was renamed to 'shop': celery -A proj redisbeater adopt proj, else rename the entry"
     ) in caplog.messages
     assert (
         "2 static entries are of application 'proj' and run on; if it was renamed to 'shop': "
-        "celery redisbeater adopt proj"
+        "celery -A proj redisbeater adopt proj"
     ) in caplog.messages
 
 

@@ -53,7 +53,7 @@ def test_one_incident_says_what_is_wrong_since_when_where_and_what_to_type() -> 
         "  since Sun 22 Nov 03:00:01 CET",
         "  srv/proj/tasks.py:41 in sync",
         "  worker celery@w1, release 42",
-        "  celery redisbeater why feed1",
+        "  celery -A proj redisbeater why feed1",
         "  incident 00000001",
         "schedule redisbeater: at redis1:6379",
         "https://beat.example/incidents",
@@ -91,7 +91,7 @@ def test_a_text_is_short_however_much_there_is_and_counts_what_it_leaves_out(num
     assert len(found.text) <= MOST_TEXT
     assert "\n" not in found.title
     shown = found.text.count("incident 0")
-    assert f"and {number + 9_000 - shown:,} more: celery redisbeater incidents" in found.text
+    assert f"and {number + 9_000 - shown:,} more: celery -A proj redisbeater incidents" in found.text
     assert shown >= 1
 
 

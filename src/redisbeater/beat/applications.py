@@ -62,7 +62,8 @@ def _report_other(context: Context, application: str, names: list[str], count: i
     name = shlex.quote(application)
     if not names:
         logger.info(
-            "%d static entries are of application %r and run on; if it was renamed to %r: celery redisbeater adopt %s",
+            "%d static entries are of application %r and run on; "
+            "if it was renamed to %r: celery -A proj redisbeater adopt %s",
             count,
             application,
             context.application,
@@ -71,7 +72,7 @@ def _report_other(context: Context, application: str, names: list[str], count: i
         return
     logger.error(
         "static entry not stored, application %r has its name and %d static entries that run on: %s; "
-        "if it was renamed to %r: celery redisbeater adopt %s, else rename the entry",
+        "if it was renamed to %r: celery -A proj redisbeater adopt %s, else rename the entry",
         application,
         count,
         first_of(names),

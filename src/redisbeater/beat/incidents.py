@@ -158,7 +158,7 @@ class IncidentWatch:
             yield from self._clear()
         if self._logged > LOGGED:
             others = self._logged - LOGGED
-            logger.warning("%d more incidents began or ended; celery redisbeater incidents lists them", others)
+            logger.warning("%d more incidents began or ended; celery -A proj redisbeater incidents lists them", others)
 
     def _clear(self) -> Iterator[bool]:
         self._clear_at, cursor = time.monotonic() + CLEAR_SECONDS, self._incidents.clear("0")

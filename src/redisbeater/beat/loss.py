@@ -101,7 +101,7 @@ class Loss:
         if word == "OPENED":
             logger.error(
                 "the schedule is lost: %d entries were in Redis, %d are left; restore them from a backup, "
-                "or: celery redisbeater incidents acknowledge %s",
+                "or: celery -A proj redisbeater incidents acknowledge %s",
                 entries,
                 left,
                 incident_id,

@@ -238,7 +238,7 @@ class Monitor:
             if time.monotonic() >= until:
                 break
         if logged > LOGGED_RUNS:
-            logger.warning("%d more runs are lost; celery redisbeater history has them", logged - LOGGED_RUNS)
+            logger.warning("%d more runs are lost; celery -A proj redisbeater history has them", logged - LOGGED_RUNS)
         return judged, logged
 
     def _lose(self, run: Run, verdict: LossDecision) -> str:

@@ -149,7 +149,7 @@ class Notices:
             for answer in filter(lambda each: each.problem, self._check.answers):
                 logger.error(
                     "redisbeater_notify: %s, %s, cannot be told of incidents: %s; try it: "
-                    "celery redisbeater notify --test",
+                    "celery -A proj redisbeater notify --test",
                     answer.receiver,
                     service_of(self._receivers[answer.receiver]),
                     answer.problem,
@@ -210,7 +210,7 @@ class Notices:
             if failure.dropped:
                 logger.error(
                     "%s could not be told for a day that %d incidents have ended, and is not any more; "
-                    "celery redisbeater incidents lists them",
+                    "celery -A proj redisbeater incidents lists them",
                     answer.receiver,
                     failure.dropped,
                 )

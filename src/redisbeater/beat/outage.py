@@ -226,7 +226,7 @@ class Pausing:
         """Record that a claim found a pause. Return the seconds until the next claim, ``longest`` at most."""
         if not self.is_on:
             logger.warning(
-                "the schedule is paused, sending nothing; celery redisbeater resume ends that",
+                "the schedule is paused, sending nothing; celery -A proj redisbeater resume ends that",
                 extra=event("schedule_paused"),
             )
             self._log.paused()

@@ -43,7 +43,7 @@ def report_members(claim: Claim, keys: Keys) -> None:
         entry_broken.send(name, name=name, reason=reason)
     if len(claim.misnamed) > LOGGED_ENTRIES:
         logger.error(
-            "%d entries are broken, quarantined them; celery redisbeater broken lists all, the first are: %s",
+            "%d entries are broken, quarantined them; celery -A proj redisbeater broken lists all, the first are: %s",
             len(claim.misnamed),
             first_of(list(claim.misnamed)),
         )

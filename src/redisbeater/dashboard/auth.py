@@ -104,7 +104,7 @@ def _parts(stored: str) -> tuple[int, int, int, bytes, bytes]:
         return int(n), int(r), int(p), base64.b64decode(salt, validate=True), base64.b64decode(expected, validate=True)
     except ValueError:
         raise ValueError(
-            "expected name:scrypt$..., as celery redisbeater dashboard --hash-password NAME prints it"
+            "expected name:scrypt$..., as celery -A proj redisbeater dashboard --hash-password NAME prints it"
         ) from None
 
 
@@ -202,7 +202,7 @@ def basic(passwords: Mapping[str, str], rights: Rights = ALL) -> Login:
     """Recognize people by name and password.
 
     Arguments:
-        passwords: the scrypt hash of each name; ``celery redisbeater dashboard --hash-password NAME`` prints one.
+        passwords: the scrypt hash of each name, as ``dashboard --hash-password NAME`` prints it.
         rights: what they may do: the same for all, by a pattern of the name, or a function of it.
     """
     return _Basic(passwords, rights)

@@ -422,7 +422,7 @@ def _log_skips(jobs: Iterable[Job]) -> None:
         for skip in job.plan.skipped:
             _log_skip(job.claimed.name, skip)
     if more := skipping[MOST_LOGGED_SKIPS:]:
-        logger.info("%d more entries skipped fire times; celery redisbeater show has the counts", len(more))
+        logger.info("%d more entries skipped fire times; celery -A proj redisbeater show has the counts", len(more))
 
 
 def _is_merely_coalesced(job: Job) -> bool:

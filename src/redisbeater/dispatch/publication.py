@@ -156,7 +156,7 @@ def _log_quarantined(broken: list[BrokenEntry]) -> None:
     first = "; ".join(f"{item.claimed.name!r}: {item.reason}" for item in broken[:FEW_BROKEN])
     error = next((item.error for item in broken if item.error is not None), None)
     logger.error(
-        "%d entries are broken, quarantined them; celery redisbeater broken lists all, the first are: %s",
+        "%d entries are broken, quarantined them; celery -A proj redisbeater broken lists all, the first are: %s",
         len(broken),
         shown(first),
         exc_info=error,

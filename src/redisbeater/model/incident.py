@@ -54,7 +54,7 @@ KINDS: Mapping[str, IncidentKind] = {
     SCHEDULE_LOST: IncidentKind(
         tone="bad",
         sentence="schedule lost: {number} before, {left} left ({why})",
-        advice="restore the entries from a backup, or: celery redisbeater incidents acknowledge {id}",
+        advice="restore the entries from a backup, or: celery -A proj redisbeater incidents acknowledge {id}",
         is_strict=False,
         counted=("entry", "entries"),
         ends_when_acknowledged=True,

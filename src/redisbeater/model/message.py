@@ -81,7 +81,7 @@ def _size(group: IncidentGroup) -> tuple[int, datetime]:
 
 def _fitting(blocks: Sequence[Sequence[str]], sizes: Sequence[int], total: int, footer: Sequence[str]) -> list[str]:
     """Return the lines of as many blocks as fit; the others are counted."""
-    rest = "and {:,} more: celery redisbeater incidents"
+    rest = "and {:,} more: celery -A proj redisbeater incidents"
     lines, told = list[str](), 0
     room = MOST_TEXT - sum(len(line) + 1 for line in footer) - len(rest) - 20
     for block, size in zip(blocks, sizes):

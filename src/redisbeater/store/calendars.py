@@ -126,7 +126,7 @@ class CalendarKeys:
         terms = [name, json.dumps(fields, ensure_ascii=False), str(MOST_CALENDARS), self._keys.changes, SEVERAL]
         reply = self._connection.run("write_calendar", keys, terms)
         if reply == "FULL":
-            raise StoreError(f"there are {MOST_CALENDARS} calendars; delete one: celery redisbeater calendar delete")
+            raise StoreError(f"there are {MOST_CALENDARS} calendars; delete one first (calendar delete)")
         self.refresh()
         return int(reply)
 

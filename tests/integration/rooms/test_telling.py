@@ -117,7 +117,7 @@ def test_a_failure_is_told_and_so_is_its_end(site: Site, service: Service, caplo
 
     (message,) = service.told
     assert (message.title, message.type) == ("feed: failed 1 time: ValueError: no", "failure")
-    assert "celery redisbeater why feed" in message.text
+    assert "celery -A proj redisbeater why feed" in message.text
     assert message.text.endswith("https://beat.example/incidents")
     site.fail("feed", letters="S")
     site.tell(beat, lambda: len(service.told) > 1)
