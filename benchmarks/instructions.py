@@ -10,8 +10,8 @@ that have never run is counted, then a later one of the same entries. Instructio
 and for memory comes on top. "untuned": without what beat sets in its own process. "delays wait": beside a million tasks
 that wait for their eta, which takes three minutes and 1 GB more.
 
-``--check`` fails if a later run takes over 5 % more, by a call of the bare batched loop, than instructions.json says.
-Needs valgrind (``apt-get install valgrind``) and ``pip install ".[test,benchmark]"``.
+``--check`` fails if a later run takes over 5 % more than instructions.json says; those of beat are by a call of the
+bare batched loop. Needs valgrind (``apt-get install valgrind``) and ``pip install ".[test,benchmark]"``.
 """
 
 from __future__ import annotations

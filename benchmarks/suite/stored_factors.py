@@ -1,4 +1,4 @@
-"""The instructions of a run by those of a call of the bare loop: as they are, and as they were stored."""
+"""The instructions of a run, of beat by a call of the bare loop and of Redis: as they are, and as they were stored."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ STORE = "python benchmarks/instructions.py --store"
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """The instructions of a run by those of a call of the bare batched loop, counted at the same time.
-
-    The server's too are compared with those of the process of the loop: its server has so few that its clock shows.
+    """The instructions of a run.
 
     Arguments:
-        beat: those of beat.
+        beat: those of beat, by those of a call of the bare batched loop that is counted at the same time: each Python
+            needs others for the same work.
         redis: those of the server of schedule and broker.
         python: the minor version of Python that executed beat and loop; another one compares otherwise.
         server: the minor version of the server.
     """
 
     beat: float
-    redis: float
+    redis: int
     python: str
     server: str
 
     @classmethod
     def of(cls, run: tuple[float, float], call: tuple[float, float], facts: Mapping[str, str]) -> Factors:
-        """Return the factors of a run by a call of the loop. Each has those of its process, and of its server."""
+        """Return those of a run, by a call of the loop. Each has those of its process, and of its server."""
         return cls(
             beat=round(run[0] / call[0], 3),
-            redis=round(run[1] / call[0], 3),
+            redis=round(run[1]),
             python=_minor(facts["python"]),
             server=_minor(facts["server"]),
         )
@@ -65,15 +64,15 @@ def compare(found: Factors, stored: Factors) -> tuple[str, bool]:
     if versions[0] != versions[1]:
         known, here = (f"Python {python} and {server}" for python, server in reversed(versions))
         return f"not compared: what is stored is of {known}, and here is {here}", True
-    lines, most = [], 0.0
-    for part in ("beat", "redis"):
-        now, before = getattr(found, part), getattr(stored, part)
-        more = now / before - 1
-        most = max(most, more)
-        verdict = f": FAILED, at most {ROOM:+.0%} is allowed" if more > ROOM else ""
-        lines.append(
-            f"{part}: a run takes {now:.3f} x a call of the bare loop, stored is {before:.3f}: {more:+.1%}{verdict}"
-        )
+    beat = f"{found.beat:.3f} x a call of the bare loop, stored is {stored.beat:.3f}"
+    redis = f"{found.redis:,} instructions, stored is {stored.redis:,}"
+    growth = {
+        f"beat: a run takes {beat}": found.beat / stored.beat - 1,
+        f"redis: a run takes {redis}": found.redis / stored.redis - 1,
+    }
+    lines, most = [], max(growth.values())
+    for words, more in growth.items():
+        lines.append(f"{words}: {more:+.1%}" + (f": FAILED, at most {ROOM:+.0%} is allowed" if more > ROOM else ""))
     if most > ROOM:
         lines.append(f"Every run has become dearer. Mend that, or if it has to be so, store it and say why: {STORE}")
     return "\n".join(lines), most <= ROOM

@@ -25,7 +25,7 @@ from redisbeater.dashboard.auth import ALL, User
 APPEAR_TIMEOUT_MS = 45_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is there, an event loop runs, and no test can start one
 def browser() -> Iterator[Browser]:
     """Debian's browser, without a window."""
     require("chromium")

@@ -44,7 +44,7 @@ def test_each_option_of_a_policy_is_explained_and_a_zone_is_found(site, make_pag
     page.select_option("#f-task", "proj.report")
     page.fill("#f-every", "1h")
     page.click("details.policies > summary")
-    page.get_by_label("buffer_one It waits until the other has ended").check()
+    page.get_by_label("buffer_one The run waits until the active one has ended").check()
     page.get_by_label("default latest, by the setting redisbeater_coalesce").check()
     page.click("button[value=save]")
     expect(page.locator("#error-timezone")).to_contain_text("Unknown time zone")
