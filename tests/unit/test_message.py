@@ -61,6 +61,12 @@ def test_one_incident_says_what_is_wrong_since_when_where_and_what_to_type() -> 
     assert not found.is_good
 
 
+def test_what_to_type_is_quoted_for_a_shell() -> None:
+    found = told(incident(entry="nightly $(reboot)"))
+
+    assert "  celery -A proj redisbeater why 'nightly $(reboot)'" in found.text.splitlines()
+
+
 def test_a_storm_is_one_line_with_its_most_frequent_error_first() -> None:
     others = [incident(100 + number, why=f"KeyError: {number}x") for number in range(6)]
     found = told(*(incident(number) for number in range(1, 32)), *others)

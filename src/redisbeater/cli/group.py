@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import re
+import shlex
 import shutil
 import sys
 import threading
@@ -46,7 +47,6 @@ from redisbeater.management.registered import task_names
 from redisbeater.management.runs.history import ids_from
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.shown_entries import names_from
-from redisbeater.management.why.runs import quoted_argument
 from redisbeater.model.fields import FIELDS
 from redisbeater.model.json_text import unique
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
@@ -282,7 +282,7 @@ def _instead(app: Celery, error: EntryNotFound) -> str:
     """
     name, asks_deleted = str(error.args[0]), len(error.args) > 1
     if not asks_deleted and is_deleted(Context.of(app), name):
-        return f"; it was deleted, restore {shown(quoted_argument(name))} brings it back"
+        return f"; it was deleted, restore {shown(shlex.quote(name))} brings it back"
     near = ScheduleStore(app).deleted() if asks_deleted else near_names(Context.of(app), name)
     return shown(did_you_mean(name, near, cutoff=NEAR))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -99,12 +100,13 @@ def _begun(group: IncidentGroup, sender: Sender) -> list[str]:
     is_one = len(group.incidents) == 1
     names = "" if is_one else f", the first: {shown(first.entry, 60)}"
     facts = {name: first.latest.get(name) or first.first.get(name) for name in ("worker", "release")}
+    question = f"why {shlex.quote(first.entry)}" if first.entry else f"incidents --id {first.id}"
     lines = [
         group.sentence,
         f"  since {_clock(first.opened, sender)}{again}{names}",
         first.frame,
         ", ".join(f"{name} {text}" for name, text in facts.items() if text),
-        f"celery -A proj redisbeater {'why ' + first.entry if first.entry else 'incidents --id ' + first.id}",
+        f"celery -A proj redisbeater {question}",
         f"incident {first.id}{'' if is_one else f' and {len(group.incidents) - 1:,} more'}",
     ]
     return _lines(lines)

@@ -312,7 +312,7 @@ def test_why_names_the_run_in_the_way_and_how_to_end_it(
         "It did not run at 23:30:00: the run before it was still going (overlap skip).",
         f"Sat 23:25:00|run {GOING} STARTED on celery@w1, seen 4 s ago, running for 6 min 7 s (usual: 40 s)",
         f"Sat 23:30:00|skipped: reason overlap, run {GOING}",
-        f'Due again: 23:35:00. To let them overlap: update "stock sync" --overlap allow. To end it: stop {GOING}',
+        f"Due again: 23:35:00. To let them overlap: update 'stock sync' --overlap allow. To end it: stop {GOING}",
     ]
     assert cells(run(app, "why", "stock sync", "--at", "23:30"))[:2] == [
         "It did not run: the run before it was still going (overlap skip).",
@@ -327,7 +327,7 @@ def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
     write("stock sync", GOING, "SENT", fire_time="23:25:00")
     client.hdel(f"{prefix}:run:{GOING}", "started_at", "seen_at", "worker", "starts")
     client.hset(f"{prefix}:totals", "STARTED", 1)
-    look = 'Due again: 23:35:00. To send one now: trigger "stock sync" --overlap allow. stop only asks its worker; '
+    look = "Due again: 23:35:00. To send one now: trigger 'stock sync' --overlap allow. stop only asks its worker; "
 
     assert cells(run(app, "why", "stock sync"))[0] == (
         "It did not run at 23:30:00: no worker has reported the start of the run before it (overlap skip)."

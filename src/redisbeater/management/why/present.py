@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,7 +18,7 @@ from redisbeater.management.why.facts import (
     says_disabled,
     since_nobody_leads,
 )
-from redisbeater.management.why.runs import failures, in_the_way, quoted_argument, run_evidence, unstarted, with_result
+from redisbeater.management.why.runs import failures, in_the_way, run_evidence, unstarted, with_result
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.incident import OVERDUE
 from redisbeater.model.meta import Failing
@@ -66,7 +67,7 @@ def absence(facts: Facts) -> Answer:
     return Answer(
         verdict="deleted",
         sentence=f"Deleted {facts.time(deleted.last)}{author_of(deleted)}.",
-        advice=f"To bring it back within 7 days: restore {quoted_argument(facts.name)}",
+        advice=f"To bring it back within 7 days: restore {shlex.quote(facts.name)}",
         evidence=facts.recent(),
     )
 
@@ -143,7 +144,7 @@ def _pace(facts: Facts) -> str:
 def _broken(facts: Facts) -> Answer:
     since = from_iso(facts.problem_since)
     when = f" (since {facts.time(since)})" if since else ""
-    name, file = quoted_argument(facts.name), "entry.json"
+    name, file = shlex.quote(facts.name), "entry.json"
     steps = f"show {name} --definition > {file}, correct that, delete {name}, create --json-file {file}"
     retry = f". If the reason is gone: broken --retry {name}" if since else ""
     advice = f"To correct it: {steps}{retry}"

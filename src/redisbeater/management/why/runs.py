@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -133,15 +134,9 @@ def _advice(facts: Facts, run: Run) -> str:
     look = f"Due again: {_clock(facts, following)}. " if following else ""
     if run.state is State.SENT:
         until = f"until {_clock(facts, run.lease_end)}" if run.lease_end else "for redisbeater_run_queue_timeout"
-        now = f"To send one now: trigger {quoted_argument(facts.name)} --overlap allow"
+        now = f"To send one now: trigger {shlex.quote(facts.name)} --overlap allow"
         return f"{look}{now}. stop only asks its worker; if none gets it, it is in the way {until}"
-    return f"{look}To let them overlap: update {quoted_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
-
-
-def quoted_argument(name: str) -> str:
-    """Return the name of an entry as a shell takes it."""
-    plain = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    return name if plain else f'"{name}"'
+    return f"{look}To let them overlap: update {shlex.quote(facts.name)} --overlap allow. To end it: stop {run.id}"
 
 
 def _clock(facts: Facts, moment: datetime) -> str:
