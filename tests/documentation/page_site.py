@@ -27,7 +27,7 @@ from support.recorded import record, vienna
 from support.servers import Server
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, delays
 from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import connection
 from redisbeater.times import to_unix
@@ -110,6 +110,8 @@ class Site:
         """Start a beat of the page, or its one worker; all end with it."""
         if program == "worker" and not self._worker:
             sys.modules["proj"].print = lambda *texts: None  # type: ignore[attr-defined]
+            if "redisbeater.delays" in self.app.conf.imports:
+                delays.install(self.app)  # what the command does: it sends celeryd_init, this worker does not
             worker = start_worker(self.app, perform_ping_check=False, shutdown_timeout=30)
             self._worker = self.opened.enter_context(worker)
         if program == "beat":

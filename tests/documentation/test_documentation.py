@@ -166,7 +166,7 @@ _PLACE = r"``python``|``[\w/]+\.py``|your (application|programs|handler)|[sS]ett
 
 def _paragraphs(lines: list[str]) -> list[str]:
     """Return the paragraphs of these lines, without comments, directives and their options."""
-    parts = " ".join("\n\n" if not line.strip() or line.lstrip().startswith(("..", ":")) else line for line in lines)
+    parts = " ".join("\n\n" if re.match(r" *(\.\.|:[\w-]+:( |$)|$)", line) else line for line in lines)
     return ["", *(part.strip() for part in parts.split("\n\n") if part.strip())]
 
 
