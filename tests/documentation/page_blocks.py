@@ -11,8 +11,9 @@ __all__ = ("MARKS", "Block", "blocks")
 
 #: Comments in front of a block that change how it is run; each has a text behind its colon.
 #: ``not run``: why nothing can run it. ``output differs``: why its output is not compared. ``file``: where it is saved.
+#: ``add``: the module to whose end it is added; a beat and a worker that the page has started start again.
 #: ``clock``: how much time passes before it, such as ``70 s``; a beat and a worker that the page has started work on.
-MARKS = ("not run", "output differs", "file", "clock")
+MARKS = ("not run", "output differs", "file", "add", "clock")
 
 _DIRECTIVE = re.compile(
     r"^( *)\.\. (?:code-block:: (?P<language>\w+)|(?P<setup>setup):|literalinclude:: (?P<included>\S+))\n"

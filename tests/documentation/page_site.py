@@ -27,7 +27,7 @@ from support.recorded import record, vienna
 from support.servers import Server
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, delays
 from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import connection
 from redisbeater.times import to_unix
@@ -59,7 +59,9 @@ class Site:
         self.app = self._default_app()
         #: The beats that the page has started; the first one leads.
         self._beats: list[RedisScheduler] = []
-        self.has_worker = False
+        #: What ends them.
+        self._ends = self.opened.enter_context(contextlib.ExitStack())
+        self._worker: Any = None
         #: The commands that were run, each with its exit code.
         self.codes: list[tuple[str, int]] = []
         self._settings: dict[str, Any] = {}
@@ -86,21 +88,41 @@ class Site:
             exec(compile(ast.Module([act], []), name, "exec"), names)
         return printed.getvalue()
 
+    def add(self, name: str, source: str) -> None:
+        """Add a block to the end of a module of the folder, whose names it has; restart what the page has started.
+
+        A worker goes on with the modules and tasks that it would have after its restart.
+        """
+        source = self.local(source)
+        with (self.folder / name).open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{source}")
+        self.refresh()
+        exec(compile(source, name, "exec"), vars(sys.modules[name.removesuffix(".py")]))
+        if self._worker:
+            self.app.loader.import_default_modules()
+            self._worker.consumer.update_strategies()
+        started, self._beats = self._beats, []
+        self._ends.close()
+        for _ in started:
+            self.start("beat")
+
     def start(self, program: str) -> None:
         """Start a beat of the page, or its one worker; all end with it."""
-        if program == "worker" and not self.has_worker:
+        if program == "worker" and not self._worker:
             sys.modules["proj"].print = lambda *texts: None  # type: ignore[attr-defined]
-            self.opened.enter_context(start_worker(self.app, perform_ping_check=False, shutdown_timeout=30))
-            self.has_worker = True
+            if "redisbeater.delays" in self.app.conf.imports:
+                delays.install(self.app)  # what the command does: it sends celeryd_init, this worker does not
+            worker = start_worker(self.app, perform_ping_check=False, shutdown_timeout=30)
+            self._worker = self.opened.enter_context(worker)
         if program == "beat":
             self._beats.append(RedisScheduler(self.app))
-            self.opened.callback(self._beats[-1].close)
+            self._ends.callback(self._beats[-1].close)
         self.work()
 
     def work(self) -> float:
         """Let beat and worker do all that is to be done now; return the seconds until beat looks again."""
         delays = [60.0, *(self._pass(beat) for beat in self._beats)]
-        if self.has_worker:
+        if self._worker:
             wait_until(self._is_idle, "the end of what was sent")
         return min(delays)
 

@@ -144,6 +144,32 @@ def test_marked_blocks_are_few_and_say_why() -> None:
     assert [path for path in tests if not (ROOT / path).is_file()] == []
 
 
+def test_each_block_of_python_says_where_it_goes() -> None:
+    """In the paragraph before it, or once for all blocks of its page; the quickstart explains the words."""
+    lost = []
+    for page in sorted(DOCS.glob("*.rst")):
+        text = page.read_text(encoding="utf-8")
+        for block in blocks(page):
+            *_, before = _paragraphs(text.splitlines()[: block.line - 1])
+            is_said = re.search(_PLACE, before) or re.search(_PLACE_OF_ALL, text)
+            is_added = "Add th" in before and "``proj.py``" in before
+            if block.language == "python" and not (is_said and is_added >= ("add" in block.marks)):
+                lost.append(block.place)
+
+    assert not lost
+
+
+#: What says where the blocks of a page go, and where a block goes.
+_PLACE_OF_ALL = r"type a Python block into ``python``|blocks of this page are settings|each block is a module"
+_PLACE = r"``python``|``[\w/]+\.py``|your (application|programs|handler)|[sS]ettings|save these two files"
+
+
+def _paragraphs(lines: list[str]) -> list[str]:
+    """Return the paragraphs of these lines, without comments, directives and their options."""
+    parts = " ".join("\n\n" if re.match(r" *(\.\.|:[\w-]+:( |$)|$)", line) else line for line in lines)
+    return ["", *(part.strip() for part in parts.split("\n\n") if part.strip())]
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.glob("recipe-*.rst")), ids=lambda page: page.stem)
 def test_a_recipe_is_short(page: Path) -> None:
     """Without blocks and tables it has 400 words at most."""
@@ -157,6 +183,9 @@ def _python(site: Site, block: Block, compare: bool) -> None:
         site.save(name, block.text)
         if name == "proj.py":
             site.run("from proj import app", block.place)
+        return
+    if name := block.marks.get("add"):
+        site.add(name, block.text)
         return
     printed = site.run(block.text, block.place)
     expected = _comment_at_the_end(block.text)
