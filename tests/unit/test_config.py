@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -557,6 +559,17 @@ TIDE = f"{Tide.__module__}.Tide"
 @pytest.mark.parametrize("listed", [Tide, TIDE, f"{Tide.__module__}:Tide"], ids=["class", "path", "path-with-colon"])
 def test_schedule_classes_are_found_by_their_path(listed: Any) -> None:
     assert read(schedule_classes=[listed]).schedule_classes == {TIDE: Tide}
+
+
+def test_a_schedule_class_of_the_current_folder_is_found_as_celery_finds_tasks_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command of Celery has that folder on its path only while it looks for the application and its imports."""
+    (tmp_path / "high_water.py").write_text(f"from {Tide.__module__} import Tide\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert str(tmp_path) not in sys.path
+    assert read(schedule_classes=["high_water.Tide"]).schedule_classes == {TIDE: Tide}
 
 
 @pytest.mark.parametrize(

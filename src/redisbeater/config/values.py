@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from celery import Celery
-from celery.utils.imports import symbol_by_name
+from celery.utils.imports import import_from_cwd, symbol_by_name
 
 from redisbeater.config.urls import RedisUrl
 from redisbeater.exceptions import ImproperlyConfigured
@@ -300,7 +300,7 @@ def read_classes(name: str, value: Any) -> Mapping[str, type]:
 
 def _schedule_class(name: str, item: Any) -> type:
     try:
-        cls = symbol_by_name(item)
+        cls = symbol_by_name(item, imp=import_from_cwd)
     except (ImportError, AttributeError, ValueError) as exc:
         raise ImproperlyConfigured(f"{name}: cannot import {item!r}: {exc}; check the import path") from exc
     if not isinstance(cls, type) or not hasattr(cls, "to_redisbeater") or not hasattr(cls, "from_redisbeater"):
