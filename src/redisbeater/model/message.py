@@ -104,7 +104,7 @@ def _begun(group: IncidentGroup, sender: Sender) -> list[str]:
         f"  since {_clock(first.opened, sender)}{again}{names}",
         first.frame,
         ", ".join(f"{name} {text}" for name, text in facts.items() if text),
-        f"celery redisbeater {'why ' + first.entry if first.entry else 'incidents --id ' + first.id}",
+        f"celery -A proj redisbeater {'why ' + first.entry if first.entry else 'incidents --id ' + first.id}",
         f"incident {first.id}{'' if is_one else f' and {len(group.incidents) - 1:,} more'}",
     ]
     return _lines(lines)
