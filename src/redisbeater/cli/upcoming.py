@@ -94,7 +94,7 @@ def _answer_lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
 
 
 #: An error with fewer characters is told again in each line.
-LEAST_REPEATED = 40
+LEAST_REPEATED = 60
 
 
 def _untold(text: str, told: str) -> str:
