@@ -97,6 +97,10 @@ def quoted(value: Any, limit: int = MOST_QUOTED, *, at: str = "") -> str:
     return shown(shortened, limit)
 
 
+#: How like a name of an entry or a task must be that is proposed, from 0 to 1, as difflib measures it.
+NEAR = 0.7
+
+
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``; did you mean 'queue'?`` with the known name that is nearest to this one; empty if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)

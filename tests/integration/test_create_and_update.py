@@ -135,7 +135,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         ((), "schedule: is missing; expected one of --every, --cron"),
         (("--every", "x"), "--every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
         (("--every", "0"), "--every: expected a duration of at least 1 microsecond, got '0'"),
-        (("--every", "5", "--at", "now"), "--every, --at: expected only one of --every, --at"),
+        (("--every", "5", "--at", "now"), "--every and --at: give only one"),
         (("--cron", "61 * * * *"), "--cron minute: '61' is out of range"),
         (("--at", "soon"), "--at: 'soon': expected a time such as"),
         (
@@ -161,7 +161,7 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         ((*CRON, "--kwargs", "[1]"), "--kwargs: expected a JSON object, got '[1]'. Write an object, such as {"),
         ((*CRON, "--grace", "0.1s"), "--grace: expected a duration such as 90s, from 1 s to 1000 years, got "),
         ((*CRON, "--label", "team=\n"), "--label team: holds U+000A"),
-        (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 has passed, "),
+        (("--at", "2020-01-01"), "--at: Wed 1 Jan 2020 00:00 has passed, "),
         ((*CRON, "--json-file", "a.json"), "--json-file holds the whole definition; "),
     ],
 )
@@ -243,6 +243,15 @@ def test_a_task_that_the_app_does_not_have_is_a_warning(run: Callable[..., Resul
     )
 
 
+@pytest.mark.parametrize("task", ["shop.nope", "shop.tasks.of_orders.nope", "other.report2"])
+def test_a_task_that_only_its_module_is_like_is_not_proposed(
+    app: Celery, run: Callable[..., Result], task: str
+) -> None:
+    app.task(lambda: None, name="shop.tasks.of_orders.fetch")
+
+    assert "did you mean" not in run("create", "a", task, "--every", "10s").stderr
+
+
 def test_an_interval_below_a_tenth_of_a_second_is_a_warning(run: Callable[..., Result]) -> None:
     result = run("create", "a", "shop.report", "--every", "1ms")
 
@@ -322,7 +331,7 @@ def test_a_time_that_has_passed_is_meant_only_with_a_yes(
 
     refused = run(*given)
 
-    assert (refused.exit_code, refused.stderr.startswith("Error: --at: Wed 1 Jan 2020 has passed, ")) == (2, True)
+    assert (refused.exit_code, refused.stderr.startswith("Error: --at: Wed 1 Jan 2020 09:00 has passed, ")) == (2, True)
     assert [list(store.names()), store.get("a").as_dict()["schedule"]["__type__"]] == [["a"], "interval"]
     assert run(*given, "--dry-run").exit_code == 0
     assert (run(*given, "--yes").exit_code, run("create", "now", "shop.report", "--at", "now").exit_code) == (0, 0)

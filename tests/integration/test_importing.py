@@ -408,7 +408,8 @@ def test_the_own_beat_schedule_becomes_dynamic(app: Celery, run: Callable[..., R
     refused = run("beat-schedule", "--disable-source")
 
     assert "daily  0 9 * * *         next 1,000 fire times: the same" in dry.stdout
-    assert result.exit_code == 2, "one is refused"
+    assert (dry.exit_code, dry.stderr) == (2, "Error: 1 of 3 refused, for the reasons above\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: 1 of 3 refused, for the reasons above; 2 imported\n")
     assert sorted(ScheduleStore(app).names()) == ["daily", "often"]
     assert refused.exit_code == 2
     assert "--disable-source, --enable-source: beat_schedule stands in the code" in refused.output

@@ -94,7 +94,7 @@ def test_what_show_has_blanked_is_not_typed_back(run: Run, app: Celery, report: 
         ("health --timeout 0", "--timeout: expected a duration above 0, got 0"),
         (
             "list --state foo",
-            "--state: expected enabled, disabled, finished, broken, failing (not-sent), late, deleted, got 'foo'",
+            "--state: expected enabled, disabled, finished, broken, not-sent, late, deleted, got 'foo'",
         ),
     ],
 )

@@ -197,7 +197,7 @@ def _until(stream: Iterator[bytes], wanted: bytes) -> list[bytes]:
         (["--auth-header", "X-User"], "--trusted"),
         (["--path", "schedule"], "such as /schedule"),
         (["--trusted", "10.0.0.0/8", "--no-auth"], "--auth-header"),
-        (["--no-auth", "--token-file", "x"], "only one of"),
+        (["--no-auth", "--token-file", "x"], "--token-file and --no-auth: give only one"),
         (
             ["--token-file", "/nothing/there"],
             "Error: --token-file /nothing/there: cannot be read: No such file",

@@ -377,7 +377,7 @@ def test_a_request_that_is_repeated_with_its_id_is_one_run(app: Celery, store: S
     assert [item.id for item in store.history("report") if isinstance(item, Run)] == ["one"]
     refused = post("other")
     assert refused.status_code == 409
-    assert 'stands for name "report"' in refused.json()["errors"]["other"]
+    assert "one was used for 'report' within 24 hours" in refused.json()["errors"]["other"]
 
 
 def test_a_page_that_is_live_asks_for_rows_by_name(app: Celery, store: ScheduleStore) -> None:

@@ -277,7 +277,7 @@ def test_create_and_update_take_windows(run: Callable[..., Result], store: Sched
         (["--cron", "0 9 * * *", "--cron", "61 * * * *"], "--cron minute: '61' is out of range"),
         (["--cron", "0 9 * * *", "--cron", "0 9 * * *"], "expected 2 to 20 different crons, got 1"),
         (["--cron", "0 9 * * *", "--cron", "*/90 * * * *"], "the step of '*/90' is above its range"),
-        (["--cron", "0 9 * * *", "--every", "5m"], "expected only one of --every, --cron"),
+        (["--cron", "0 9 * * *", "--every", "5m"], "--every and --cron: give only one"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_option(

@@ -88,9 +88,14 @@ def test_an_entry_whose_runs_wait_says_where_and_how_many() -> None:
 
     assert (found.result, found.words, found.waiting_since) == (
         Result.WAITING,
-        "waits in queue slow, 3 unstarted",
+        "waiting in queue slow, 3 runs",
         ago(300),
     )
+
+
+def test_an_entry_whose_first_run_was_just_sent_says_what_that_waits_for() -> None:
+    assert result_of(Ends(), [brief(State.SENT, 5)], NOW).words == "waits for a worker"
+    assert result_of(Ends(), [brief(State.BUFFERED, 5)], NOW).words == "waits for the run before it"
 
 
 def test_a_run_waits_once_half_a_minute_has_passed() -> None:

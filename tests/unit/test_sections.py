@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from redisbeater.cli import redisbeater
-from redisbeater.cli.sections import SECTIONS
+from redisbeater.cli.sections import SECTIONS, SectionedCommand
 
 
 def test_help_shows_each_command_once_in_its_section() -> None:
@@ -53,3 +53,31 @@ def test_a_command_without_a_section_cannot_be_registered() -> None:
         redisbeater.add_command(click.Command("report"))
 
     assert "report" not in redisbeater.commands
+
+
+@pytest.mark.parametrize("name", ["create", "update", "copy"])
+def test_the_help_of_a_command_that_writes_an_entry_shows_each_option_once_below_what_it_is_about(name: str) -> None:
+    command = _COMMANDS[name]
+    assert command is not None
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    shown = command.get_help(click.Context(command, info_name=name))
+    parts = re.split(r"(?m)^(\S.*):\n", shown)[1:]
+    found = {title: re.findall(r"(?m)^  (--[\w-]+)", text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
+
+    assert [*found] == [
+        "When it runs", "What it runs", "From when, until when", "How it is sent, and what it belongs to", "Late runs",
+        "Runs that overlap, hang or fail", "What is an incident", "Other options",
+    ]  # fmt: skip
+    assert found["When it runs"][:2] == ["--every", "--cron"]
+    assert found["What is an incident"] == ["--max-failures", "--start-within", "--finish-within", "--notify"]
+    assert max(map(len, found.values())) < 16, "a section is looked through at a glance"
+    assert sorted(option for each in found.values() for option in each) == sorted(
+        ["--help", *(each.opts[0] for each in options)]
+    )
+
+
+def test_an_option_without_a_section_cannot_be_added_to_such_a_command() -> None:
+    with pytest.raises(LookupError, match=r"'colour' is in no section of cli/sections\.py"):
+        SectionedCommand("report", params=[click.Option(["--colour"])])
+
+    assert SectionedCommand("report", params=[click.Option(["--colour"], hidden=True)]).name == "report"

@@ -15,6 +15,7 @@ from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import RedisBeaterError, StoreError, StoreUnavailable
 from redisbeater.log_lines import Seldom, event, get_logger
 from redisbeater.model.definition import Definition
+from redisbeater.model.incident import NO_REPORTS
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.run import Run, State
 from redisbeater.sending.counts import Counts
@@ -276,11 +277,7 @@ class Monitor:
         self._knows_workers = self._runs.has_reported()
         if not self._knows_workers:
             self._has_warned = True
-            logger.warning(
-                "workers do not report: is redisbeater.runs installed there? add it to their imports setting; "
-                "%d runs were sent, and no start was reported",
-                self._counts.sent,
-            )
+            logger.warning("%s %d runs were sent", NO_REPORTS, self._counts.sent)
 
 
 def _log(run: Run, verdict: LossDecision, *, is_shown: bool) -> None:

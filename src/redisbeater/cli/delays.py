@@ -110,7 +110,7 @@ _HEADS = ("ID", "STATE", "DUE", "IN", "QUEUE", "TASK")
 
 def _row(delay: Delay, view: View) -> Sequence[str]:
     distance = relative_words(delay.at, view.now).removeprefix("in ")
-    return delay.id, delay.state, _clock(delay.at, view), distance, delay.queue or "-", delay.call
+    return delay.id, delay.state_words, _clock(delay.at, view), distance, delay.queue or "-", delay.call
 
 
 def _clock(moment: datetime, view: View) -> str:
@@ -140,7 +140,7 @@ def show_delay(app: Celery, delay_id: str, as_json: bool, times: Times) -> None:
 
 def _facts(delay: Delay, view: View) -> Iterator[tuple[str, str]]:
     yield "id", delay.id
-    yield "state", delay.state
+    yield "state", delay.state_words
     yield "task", delay.call
     yield "queue", delay.queue
     yield "due", _date(delay.at, view)

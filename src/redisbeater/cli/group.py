@@ -27,7 +27,7 @@ from redisbeater.cli import BadInput
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, quoted, shown
+from redisbeater.display import NEAR, did_you_mean, quoted, shown
 from redisbeater.entry_name import check_new_name
 from redisbeater.exceptions import (
     DelayNotFound,
@@ -49,6 +49,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.shown_entries import names_from
 from redisbeater.model.fields import FIELDS
 from redisbeater.model.json_text import unique
+from redisbeater.schedules.english import join_words
 from redisbeater.schedules.kinds import SCHEDULE_WORDS
 from redisbeater.schedules.zones import skipped_text
 from redisbeater.store.failure import takes_no_changes
@@ -271,10 +272,6 @@ def error_text(app: Celery, error: Exception) -> str:
     return text
 
 
-#: How like a name must be that is proposed, from 0 to 1, as difflib measures it.
-NEAR = 0.7
-
-
 def _instead(app: Celery, error: EntryNotFound) -> str:
     """Return how to get back an entry that is not there because it was deleted, or the nearest name that there is.
 
@@ -310,8 +307,8 @@ def _as_typed(error: Exception) -> str:
         head, place = place, ""
     words = SCHEDULE_WORDS if head == "schedule" else (FIELDS[head].word if head in FIELDS else head, f"{head}s")
     words = (*words, *_OTHER_WORDS.get(head, ()))
-    if given := ", ".join(passed[word] for word in words if word in passed):
-        return f"{given}{place and f' {place}'}: {error.problem}"
+    if given := [passed[word] for word in words if word in passed]:
+        return f"{join_words(given)}{place and f' {place}'}: {error.problem}"
     is_typed = context.command.name == "create" and "json_file" not in passed  # nothing else can be wrong
     return str(error).removeprefix("$.") if is_typed else str(error)
 

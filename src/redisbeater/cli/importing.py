@@ -86,8 +86,9 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         for entry in work.entries if not as_json else ():
             for warning in entry.warnings:
                 click.echo(f"Warning: {shown(entry.name)}: {warning}", err=True)
-        if work.of_state("refused"):
-            raise click.exceptions.Exit(BadInput.exit_code)
+        if refused := work.of_state("refused"):
+            done = "" if dry_run else f"; {len(work.of_state('imported')):,} imported"
+            raise BadInput(f"{len(refused):,} of {len(work.entries):,} refused, for the reasons above{done}")
 
     wrapped: Callable[..., None] = run
     for option in (

@@ -41,7 +41,7 @@ from redisbeater.management.runs.history import (
     read_recorded,
 )
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, Filter, Search, checked_states
+from redisbeater.management.search import RESULTS_ASKED, SORTS, STATES, Filter, Search, checked_states, typed_states
 from redisbeater.management.shown_entries import broken_reports
 from redisbeater.management.why.facts import author_words
 from redisbeater.model.fields import POLICIES, POLICY_FIELDS, given_policies
@@ -205,7 +205,7 @@ def _policy(name: str, value: Any) -> str:
     "states",
     type=WORDS,
     default="",
-    help=f"Only these states, with commas: {', '.join(STATES)}; or deleted. not-sent stands for failing.",
+    help=f"Only these states, with commas: {', '.join(typed_states())}; or deleted. In JSON not-sent is failing.",
 )
 @click.option(
     "--result",
@@ -245,7 +245,7 @@ def list_(
     \b
     Examples:
       celery -A proj redisbeater list --prefix report --limit 20
-      celery -A proj redisbeater list --task proj.tasks.report --state broken,failing,late --watch 2s
+      celery -A proj redisbeater list --task proj.tasks.report --state broken,not-sent,late --watch 2s
       celery -A proj redisbeater list --result failed --sort result
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """

@@ -27,9 +27,9 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import watched
 from redisbeater.display import json_form, printable_json, shown
 from redisbeater.health.status import Status
-from redisbeater.health.verdict import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.model.incident import NO_REPORTS
 from redisbeater.store.notices import Receiver
 from redisbeater.times import clock_words, duration_words, relative_words
 
@@ -99,8 +99,8 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
             yield "messages", messages
     else:
         yield "entries", states
-    unstarted = "run unstarted" if found.unstarted == 1 else "runs unstarted"
-    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, unstarted))
+    waiting = "run waiting" if found.unstarted == 1 else "runs waiting"
+    results = ((found.failed, "failed"), (found.unstable, "unstable"), (found.unstarted, waiting))
     if any(number for number, _ in results):
         yield "results", ", ".join(f"{number:,} {words}" for number, words in results if number)
     if found.delays and found.delays.waiting:
@@ -108,11 +108,11 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     for text in found.calendars:
         yield "calendar", text.removeprefix("calendar ")
     for receiver in found.receivers:
-        yield "told", receiver_words(receiver, view)
+        yield "told", f"{receiver.name}: {receiver_words(receiver, view)}"
     if found.notices:
         yield "told", f"{found.notices:,} to be told now"
     if not found.workers_report:
-        yield "workers", NO_REPORTS.removeprefix("workers ")
+        yield "workers", NO_REPORTS
     yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
 
 
@@ -127,8 +127,8 @@ def receiver_words(receiver: Receiver, view: View) -> str:
     """Return in words when a receiver was told of incidents, and what keeps it from that."""
     if receiver.since is not None:
         problem = f"{receiver.problem}; tried {receiver.tries:,} {'time' if receiver.tries == 1 else 'times'}"
-        return f"{receiver.name}: not since {_clock(receiver.since, view)}, {problem}"
-    return f"{receiver.name}: {'nothing yet' if receiver.told is None else _clock(receiver.told, view)}"
+        return f"not since {_clock(receiver.since, view)}, {problem}"
+    return "nothing yet" if receiver.told is None else _clock(receiver.told, view)
 
 
 def _clock(moment: datetime, view: View) -> str:

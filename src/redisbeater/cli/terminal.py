@@ -16,7 +16,7 @@ import click
 from redisbeater.cli.table import beginning_of
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreUnavailable
-from redisbeater.management.runs.results import RESULTS, Result
+from redisbeater.management.runs.results import RESULTS
 from redisbeater.model.run import STATES
 
 T = TypeVar("T")
@@ -30,7 +30,6 @@ _COLOURS = {"enabled": "green", "not sent": "red", "broken": "red", "finished": 
 _TONES = {"good": "green", "bad": "red", "warn": "yellow", "busy": "cyan", "quiet": "blue"}
 _COLOURS |= {state.value: _TONES[facts.tone] for state, facts in STATES.items()}
 _COLOURS |= {result.value: _TONES[facts.tone] for result, facts in RESULTS.items()}
-_COLOURS |= {"waits": _COLOURS[Result.WAITING]}
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta, tzinfo
 
@@ -82,12 +83,27 @@ def zone_of(app: Celery, name: str) -> tzinfo:
 
 
 def _answer_lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
-    yield shown(answer.sentence, None)
+    told = shown(answer.sentence, None)
+    yield told
     for fact in answer.evidence:
         when = clock_words(view.local(fact.at, zone), view.now_in(zone)) if fact.at else "now"
-        yield f"  {when:<14}  {shown(fact.text)}"
+        yield f"  {when:<14}  {shown(_untold(fact.text, told))}"
+        told += f"\n{shown(fact.text, None)}"
     if answer.advice:
         yield f"  {shown(answer.advice)}"
+
+
+#: An error with fewer characters is told again in each line.
+LEAST_REPEATED = 60
+
+
+def _untold(text: str, told: str) -> str:
+    """Return a line of evidence without the error at its end, if that has been told before."""
+    for colon in re.finditer(": ", text):
+        error = shown(text[colon.end() :]).removesuffix("...")
+        if len(error) >= LEAST_REPEATED and error in told:
+            return f"{text[: colon.start()]}: as above"
+    return text
 
 
 @redisbeater.command()

@@ -31,6 +31,7 @@ from redisbeater.cli.group import (
     standard_input,
     times,
 )
+from redisbeater.cli.sections import SectionedCommand
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal
 from redisbeater.cli.upcoming import delay_words
@@ -116,7 +117,8 @@ class EntryOptions:
             return
         view, moment = self.times.view(), schedule.fire_time(words.zone)
         if moment < view.now - MOST_PASSED:
-            ago = f"{date_words(moment.astimezone(words.zone))} has passed, {relative_words(moment, view.now)}"
+            local = moment.astimezone(words.zone)
+            ago = f"{date_words(local)} {local:%H:%M} has passed, {relative_words(moment, view.now)}"
             text = f"--at: {ago}; its run would be sent at once"
             if not is_terminal(sys.stdin):
                 raise BadInput(f"{text}. If that is meant, pass --yes")
@@ -208,7 +210,7 @@ MOST_PASSED = timedelta(minutes=1)
 SHOWN_RUNS = 3
 
 
-@redisbeater.command()
+@redisbeater.command(cls=SectionedCommand)
 @click.argument("name", required=False)
 @click.argument("task", required=False, shell_complete=complete_task)
 @click.option(
@@ -322,7 +324,7 @@ def _warn_of_task(context: Context, entry: RedisScheduleEntry) -> None:
         click.echo(f"Warning: {problem}", err=True)
 
 
-@redisbeater.command()
+@redisbeater.command(cls=SectionedCommand)
 @NAME
 @click.argument("new")
 @TASK(help="The task to run.")
@@ -352,7 +354,7 @@ def _with_labels(entry: RedisScheduleEntry, changes: Mapping[str, str]) -> dict[
     return {key: text for key, text in {**entry.labels, **changes}.items() if text}
 
 
-@redisbeater.command()
+@redisbeater.command(cls=SectionedCommand)
 @NAME
 @TASK(help="The task to run.")
 @click.option(

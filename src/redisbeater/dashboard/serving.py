@@ -29,6 +29,7 @@ from redisbeater.dashboard.auth import ALL, Auth, User, basic, header, read_pass
 from redisbeater.dashboard.defences import Defences, check_hosts
 from redisbeater.management.files.reading import read_text
 from redisbeater.management.verbs import NO_APP
+from redisbeater.schedules.english import join_words
 
 #: How long the head of a request may take, from the begin of its connection, or from the answer before it, on.
 HEAD_SECONDS = 10.0
@@ -220,7 +221,7 @@ class Serving:
         """
         ways = [name for name in ("token_file", "basic_file", "auth_header", "no_auth") if getattr(self, name)]
         if len(ways) > 1:
-            raise ValueError(f"expected only one of {', '.join('--' + name.replace('_', '-') for name in ways)}")
+            raise ValueError(f"{join_words(['--' + name.replace('_', '-') for name in ways])}: give only one")
         if not self.is_loopback and not self.has_auth:
             raise ValueError(
                 f"--bind {self.bind}: others reach it, and an edit can run any task: "

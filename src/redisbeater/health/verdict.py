@@ -13,13 +13,10 @@ from redisbeater.display import json_form, shown
 from redisbeater.exceptions import StoreError
 from redisbeater.health.status import LONGEST_PASS, Status, read_status
 from redisbeater.model.beat_line import BeatLine
-from redisbeater.model.incident import FAILED
+from redisbeater.model.incident import FAILED, NO_REPORTS
 from redisbeater.store.failure import handshake_hint
 from redisbeater.store.measures import Late
 from redisbeater.times import duration_words
-
-#: What is said where no worker has reported.
-NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
 
 T = TypeVar("T")
 

@@ -117,7 +117,7 @@ class EntryWords:
         given = [word for word in SCHEDULE_WORDS if word in self._words]
         with errors:
             if len(given) > 1:
-                raise InvalidEntry("$.schedule", f"expected only one of {', '.join(f'--{word}' for word in given)}")
+                raise InvalidEntry("$.schedule", "give only one")
             if given:
                 fields["schedule"] = self._schedule(given[0], self._words[given[0]])
             elif is_new:

@@ -22,7 +22,6 @@ from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry, declared_entries
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.health.status import beats_of, read_overview
-from redisbeater.health.verdict import NO_REPORTS
 from redisbeater.management.delays.found import delay_problems
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
@@ -52,6 +51,7 @@ from redisbeater.management.why.facts import author_of, newest_switch, says_disa
 from redisbeater.model import json_text
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.definition import Definition
+from redisbeater.model.incident import NO_REPORTS
 from redisbeater.model.run import Run
 from redisbeater.redaction import redacted
 from redisbeater.schedules.budget import StepsExhausted

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from celery import Celery, Task
 
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, printable_json, shown
+from redisbeater.display import NEAR, did_you_mean, printable_json, shown
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import Collected, InvalidEntry
 from redisbeater.model import json_text
@@ -92,8 +92,13 @@ def task_names(context: Context) -> list[str]:
 
 
 def nearest_task(app: Celery, task: str) -> str:
-    """Return ``; did you mean 'proj.report'?`` with the nearest task of an app; empty if none is near."""
-    return did_you_mean(task, app.tasks)
+    """Return ``; did you mean 'proj.report'?`` with the nearest task of an app; empty if none is near.
+
+    The functions must be near, too: all tasks of a module begin alike.
+    """
+    function = task.rpartition(".")[2]
+    near = [name for name in app.tasks if did_you_mean(function, [name.rpartition(".")[2]], cutoff=NEAR)]
+    return did_you_mean(task, near, cutoff=NEAR)
 
 
 #: What an annotation calls the values that only JSON can mean: a text that is no JSON is a mistake there.

@@ -52,9 +52,14 @@ def checked_states(
     found = tuple("failing" if state in ("not sent", "not-sent") else state for state in given)
     for state in found:
         if state not in known:
-            words = ", ".join("failing (not-sent)" if word == "failing" else word for word in known)
+            words = ", ".join(typed_states(known))
             raise ValueError(f"{what}: expected {words}, got {quoted(state)}{_nearest(state, known)}")
     return frozenset(found)
+
+
+def typed_states(known: Sequence[str] = STATES) -> list[str]:
+    """Return states as people type them: ``not-sent`` for ``failing``, which is taken as well."""
+    return ["not-sent" if state == "failing" else state for state in known]
 
 
 def check_sort(sort: str) -> None:

@@ -116,6 +116,11 @@ class Delay:
         )
 
     @property
+    def state_words(self) -> str:
+        """Its state for people, as those of entries: "failing" would say that its task fails."""
+        return "not sent" if self.state == FAILING else self.state
+
+    @property
     def call(self) -> str:
         """Its task with its arguments: ``proj.report('a', {'pages': 3})``."""
         args = self.args.removeprefix("(").removeprefix("[").removesuffix(")").removesuffix("]").removesuffix(",")

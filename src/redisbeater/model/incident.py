@@ -49,6 +49,9 @@ FAILED, WAITING, OVERDUE, NOT_SENT, BROKEN = "failed", "waiting", "overdue", "no
 #: The incidents of the schedule: entries are late, no beat has claimed them, or they are gone and nobody deleted them.
 LATE, GAP, SCHEDULE_LOST = "late", "gap", "schedule_lost"
 
+#: What is said where no worker has ever reported a run.
+NO_REPORTS = "no worker has reported a run: is one running, with redisbeater.runs in its imports?"
+
 #: Kind -> what it is, the worst first.
 KINDS: Mapping[str, IncidentKind] = {
     SCHEDULE_LOST: IncidentKind(
@@ -80,7 +83,7 @@ KINDS: Mapping[str, IncidentKind] = {
         sentence="runs wait{why}, none started: does a worker consume it?",
         advice="see why {entry}",
         check="workers",
-        of_schedule="workers do not report: is redisbeater.runs installed there?",
+        of_schedule=NO_REPORTS,
     ),
 }
 

@@ -186,7 +186,7 @@ def test_a_run_that_waits_too_long_is_one_of_its_entry_or_of_the_schedule_where_
 
     assert opened(app) == {"feed" if reported else "": "waiting"}
     sentence = only(app).sentence
-    assert ("runs wait" if reported else "workers do not report") in sentence
+    assert ("runs wait" if reported else "no worker has reported a run") in sentence
     client.delete(f"{prefix}:waiting")
     look(beat, let_pass)
     assert opened(app) == {}

@@ -340,8 +340,8 @@ def test_a_run_that_no_worker_has_started_is_asked_to_stop(
     result = run(app, "stop", task_id)
 
     assert (result.exit_code, result.output) == (
-        0, f"{task_id}: ASKED: workers that run now discard it; "
-        "one that starts later runs it with stop_requested() true (SENT)\n",
+        0, f"{task_id}: ASKED: no worker has started it. The workers that run now will discard it. "
+        "A worker that is started later will run it, with stop_requested() true (SENT)\n",
     )  # fmt: skip
     assert store.runs.get(task_id).is_to_stop
 

@@ -265,7 +265,7 @@ def test_the_queue_that_runs_were_routed_to_is_named(site: RunSite, store: Sched
     site.clock.go_on(31)
 
     assert (store.runs.details(FIRST).queue, store.runs.results(["report"])["report"].words) == (
-        "slow", "waits in queue slow, 2 unstarted"
+        "slow", "waiting in queue slow, 2 runs"
     )  # fmt: skip
     site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
     assert store.why("report").sentence.startswith("2 runs wait in queue slow, the oldest for 31 s, none started")

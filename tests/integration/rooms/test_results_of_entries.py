@@ -616,14 +616,30 @@ def test_why_says_that_its_runs_fail_now_and_then(site: RunSite) -> None:
     assert why(site).startswith("unstable: Failed 3 of its last 4 times, not the last time. Next run: ")
 
 
+def test_the_command_tells_a_long_error_once_and_its_json_in_each_place(site: RunSite) -> None:
+    error = "ConnectionError: cannot connect to the warehouse at db.example.com:5432, tried 3 times"
+    for run_id in "ab":
+        site.send(run_id)
+        site.start(run_id)
+        site.finish(run_id, S.FAILURE, error=error)
+    site.client.zadd(site.keys.schedule, {site.keys.entry("report"): site.clock.now.timestamp() + 12})
+
+    shown, told = call(site.app, "why", "report").output, call(site.app, "why", "report", "--json").output
+
+    assert shown.startswith("Failed the last 2 times")
+    assert error in shown.splitlines()[0]
+    assert (shown.count("warehouse"), shown.count(": as above\n")) == (1, 1)
+    assert told.count(error) == 2
+
+
 def test_why_says_how_many_runs_wait_for_a_worker(site: RunSite) -> None:
     for run_id in "abc":
         site.send(run_id)
     site.clock.go_on(31)
 
     assert why(site) == (
-        "queued: 3 runs wait in the default queue, the oldest for 31 s, none started; no worker has ever reported:"
-        " check that redisbeater.runs is in their imports setting."
+        "queued: 3 runs wait in the default queue, the oldest for 31 s, none started; "
+        "no worker has reported a run: is one running, with redisbeater.runs in its imports?"
     )
 
 
@@ -655,7 +671,7 @@ def test_of_more_than_thirty_runs_that_wait_nobody_says_that_there_are_thirty(si
     assert why(site) == (
         "queued: 30+ runs wait in the default queue, the oldest for 1 min, none started: does a worker consume it?"
     )
-    assert "waits, 30+ unstarted" in call(site.app, "list").output
+    assert "waiting, 30+ runs" in call(site.app, "list").output
 
 
 def test_why_says_that_a_triggered_run_waits_in_a_queue(site: RunSite) -> None:
@@ -820,7 +836,7 @@ def test_list_says_what_became_of_runs(shop: RunSite) -> None:
     assert column(found, "RESULT") == {
         "bad": "failed 2x: ValueError: no feed",
         "odd": "unstable 3 of 4",
-        "slow": "waits, 1 unstarted",
+        "slow": "waiting, 1 run",
         "good": "ok",
         "new": "never ran",
     }
@@ -907,7 +923,7 @@ def test_what_cannot_be_sent_comes_before_what_failed(shop: RunSite) -> None:
 def test_a_result_has_a_colour_on_a_terminal(shop: RunSite) -> None:
     found = CliRunner().invoke(redisbeater, ["list"], obj=SimpleNamespace(app=shop.app), color=True).output
 
-    for word, colour in (("failed", "red"), ("waits", "yellow"), ("unstable", "yellow"), ("never", "blue")):
+    for word, colour in (("failed", "red"), ("waiting", "yellow"), ("unstable", "yellow"), ("never", "blue")):
         assert click.style(word, fg=colour) in found
 
 
@@ -1046,7 +1062,7 @@ def test_status_says_how_many_entries_fail_and_how_many_runs_wait(shop: RunSite)
     found = ScheduleStore(shop.app).status()
 
     assert (found.failed, found.unstable, found.unstarted) == (1, 1, 1)
-    assert "results    1 failed, 1 unstable, 1 run unstarted\n" in call(shop.app, "status").output
+    assert "results    1 failed, 1 unstable, 1 run waiting\n" in call(shop.app, "status").output
 
 
 def test_the_json_of_status_has_how_many_entries_fail(shop: RunSite) -> None:
@@ -1097,7 +1113,9 @@ def test_workers_that_do_not_report_are_seen_from_the_first_run_that_waits(site:
     assert problems(site, strict=True) == ()
 
     site.clock.go_on(31)
-    assert problems(site, strict=True) == ("workers do not report: is redisbeater.runs installed there?",)
+    assert problems(site, strict=True) == (
+        "no worker has reported a run: is one running, with redisbeater.runs in its imports?",
+    )
 
 
 @pytest.mark.parametrize("state", [S.LOST, S.EXPIRED])
@@ -1142,7 +1160,7 @@ def test_lint_finds_entries_that_fail_each_time_and_those_that_fail_now_and_then
 
 
 def test_lint_finds_runs_that_wait_in_a_queue(shop: RunSite) -> None:
-    assert lint(shop)["unstarted", "slow"] == "warning: waits, 1 unstarted: does a worker consume that queue?"
+    assert lint(shop)["unstarted", "slow"] == "warning: waiting, 1 run: does a worker consume that queue?"
 
 
 def test_lint_says_once_that_workers_do_not_report(site: RunSite) -> None:
@@ -1150,7 +1168,10 @@ def test_lint_says_once_that_workers_do_not_report(site: RunSite) -> None:
     site.clock.go_on(31)
 
     found = lint(site)
-    assert found["no-reports", ""] == "error: workers do not report: is redisbeater.runs installed there?"
+    assert (
+        found["no-reports", ""]
+        == "error: no worker has reported a run: is one running, with redisbeater.runs in its imports?"
+    )
     assert {rule for rule, _ in found} - {"no-persistence"} == {"no-reports", "unknown-task"}
 
 

@@ -364,8 +364,8 @@ def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
         (
             "SENT",
             {},
-            "queued: Sent, and no worker has reported its start (queue reports, 31 min); no worker has ever reported: "
-            "check that redisbeater.runs is in their imports setting.",
+            "queued: Sent, and no worker has reported its start (queue reports, 31 min); no worker has reported a run: "
+            "is one running, with redisbeater.runs in its imports?",
         ),
         (
             "LOST",
@@ -449,8 +449,8 @@ def test_workers_that_never_report_are_named(
         problems = store.health(strict=True).problems
         return (
             store.status().workers_report,
-            "workers    do not report: is redisbeater.runs installed there?" in status,
-            "workers do not report: is redisbeater.runs installed there?" in problems,
+            "workers    no worker has reported a run: is one running, with redisbeater.runs in its imports?" in status,
+            "no worker has reported a run: is one running, with redisbeater.runs in its imports?" in problems,
         )
 
     client.hset(f"{prefix}:totals", "SENT", 19)

@@ -359,7 +359,11 @@ def test_the_command_tries_one_receiver_and_shows_when_each_was_told(app: Celery
 
     assert (tried.exit_code, len(service.told)) == (0, 1)
     assert "told, in" in tried.output
-    assert [line.split()[0] for line in shown.output.splitlines()] == ["RECEIVER", "ops", "night"]
+    assert [line.split() for line in shown.output.splitlines()] == [
+        ["RECEIVER", "SERVICE", "LAST", "TOLD"],
+        ["ops", "json://***", "nothing", "yet"],
+        ["night", "json://***", "nothing", "yet"],
+    ]
 
 
 @pytest.mark.parametrize(

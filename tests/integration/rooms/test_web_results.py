@@ -127,7 +127,7 @@ def test_a_row_says_the_outcome_before_the_plan(app: Celery, client: redis.Redis
     page = browse(app).get("/").text
     for name, words in {
         "failed": "failed 2x ValueError: cannot parse row 17", "failed too": "failed ValueError: cannot parse row 17",
-        "unstable": "unstable 3 of 4", "waiting": "waits 2 unstarted", "running": "running for", "ok": "ok",
+        "unstable": "unstable 3 of 4", "waiting": "waiting 2 runs", "running": "running for", "ok": "ok",
         "disabled": "disabled", "paused": "disabled until", "unsent": "not sent no broker", "broken": "broken",
     }.items():  # fmt: skip
         cell = re.search(r'<td class="result".*?</td>', _row(page, name), re.DOTALL)

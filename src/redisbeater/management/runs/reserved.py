@@ -268,7 +268,7 @@ class Triggers:
         json_text.check_value(asked, "$")
         patterns, given = self._context.config.redact, {key: value for key, value in asked.items() if value is not None}
         texts = {key: json_text.to_text(redacted(value, patterns, in_texts=True)) for key, value in given.items()}
-        words = shown(", ".join(f"{key} {text}" for key, text in texts.items()), MOST_WORDS)
+        words = shown(_asked_words(quoted(asked["name"]), texts), MOST_WORDS)
         digest = hashlib.sha256(json_text.canonical(asked).encode()).hexdigest()
         lease = 2 * self._context.config.publish_timeout + CLAIMED_SECONDS + SENDING_SECONDS
         deadline = host_seconds() + 2 * lease
@@ -277,8 +277,9 @@ class Triggers:
             if word == "TAKEN":
                 raise InvalidEntry("$.task_id", f"{task_id} is the id of a run of {quoted(known)}; pass another one")
             if word == "OTHER":
-                problem = f"{task_id} stands for {known}, triggered within 24 hours, and not for {words}"
-                raise InvalidEntry("$.task_id", f"{problem}; pass another one")
+                is_same = known.partition(" with ")[0] == words.partition(" with ")[0]
+                used = f"{task_id} was used for {known} within 24 hours"
+                raise InvalidEntry("$.task_id", f"{used}{f', not for {words}' if is_same else ''}; pass another one")
             if word != "WAIT":
                 return word == "SEND"
             if host_seconds() > deadline:
@@ -331,6 +332,12 @@ class Triggers:
             self._context.redis.log.add_to_entry(name, author.line("triggered", **details))
         except StoreError as exc:
             logger.warning("entry %r was triggered, but its log does not say so: %s", name, exc)
+
+
+def _asked_words(name: str, texts: Mapping[str, str]) -> str:
+    """Return the trigger that a caller asks for, for people: ``'report'``, or ``'report' with args [1]``."""
+    more = ", ".join(f"{key} {text}" for key, text in texts.items() if key != "name")
+    return f"{name} with {more}" if more else name
 
 
 def triggered_run(

@@ -191,7 +191,7 @@ class EntryResult:
         """What its runs do now, beside the result of the last ones, or an empty text."""
         if self.waiting:
             where = f" in queue {shown(self.queue)}" if self.queue else ""
-            return f"waits{where}, {self.waiting_words} unstarted"
+            return f"waiting{where}, {self.waiting_words} {'run' if self.waiting == 1 else 'runs'}"
         if self.running is None:
             return ""
         if self.usual is None:
@@ -268,13 +268,14 @@ def result_of(
         usual=usual,
         longest=longest,
         late=late,
-        unended=_UNENDED.get(runs[0].state, "sent, not started") if runs and not ends.letters else "",
+        unended=_UNENDED.get(runs[0].state, "waits for a worker") if runs and not ends.letters else "",
     )
 
 
 #: What an entry is called none of whose runs has ended in a way that counts, by the state of its newest run: those that
 #: somebody stopped do not count, and backfills do not either.
 _UNENDED = {
+    State.BUFFERED: "waits for the run before it",
     State.REVOKED: "stopped",
     State.SUCCESS: "ran outside of its schedule",
     **dict.fromkeys(FAILED, "failed outside of its schedule"),

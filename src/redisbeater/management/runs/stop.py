@@ -123,7 +123,8 @@ def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped
         context,
         "ASKED",
         run,
-        "workers that run now discard it; one that starts later runs it with stop_requested() true",
+        "no worker has started it. The workers that run now will discard it. A worker that is started later will run "
+        "it, with stop_requested() true",
     )
 
 

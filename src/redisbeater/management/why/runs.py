@@ -11,6 +11,7 @@ from redisbeater.display import quoted, shown
 from redisbeater.management.runs.history import late_words, lateness, outcome_words, running_time, usually
 from redisbeater.management.runs.results import NEWEST, EntryResult, Result
 from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
+from redisbeater.model.incident import NO_REPORTS
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State, sentence_of
 from redisbeater.model.skip import Reason
@@ -42,7 +43,7 @@ def unstarted(facts: Facts) -> Answer | None:
     run, found = facts.runs[0] if facts.runs else None, facts.result
     if found is not None and found.waiting_since is not None:
         sent = [each for each in facts.runs if each.state is State.SENT]
-        hint = ": does a worker consume it?" if facts.workers_report else f"{_reporting(facts)}."
+        hint = ": does a worker consume it?" if facts.workers_report else _reporting(facts)
         oldest = sent[-1].sent_at if found.waiting == NEWEST else None  # there may be more than the result knows of
         since = duration_words(facts.now - (oldest or found.waiting_since))
         runs = "1 run waits" if found.waiting == 1 else f"{found.waiting_words} runs wait"
@@ -164,7 +165,7 @@ def _started(facts: Facts, run: Run) -> tuple[str, str]:
 
 def _queued(facts: Facts, run: Run) -> tuple[str, str]:
     age = f", {duration_words(facts.now - run.sent_at)}" if run.sent_at else ""
-    return "queued", f"Sent, and no worker has reported its start ({_queue(facts, run)}{age}){_reporting(facts)}."
+    return "queued", f"Sent, and no worker has reported its start ({_queue(facts, run)}{age}){_reporting(facts) or '.'}"
 
 
 def _retrying(_: Facts, run: Run) -> tuple[str, str]:
@@ -233,4 +234,4 @@ def _queue(facts: Facts, run: Run) -> str:
 def _reporting(facts: Facts) -> str:
     if facts.workers_report:
         return ""
-    return "; no worker has ever reported: check that redisbeater.runs is in their imports setting"
+    return f"; {NO_REPORTS}"
