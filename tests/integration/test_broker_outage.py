@@ -26,6 +26,8 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler
 from redisbeater.broker.broker import Broker
 
+pytestmark = pytest.mark.deep
+
 #: Database of the test server that the messages are in.
 BROKER_DB = 1
 

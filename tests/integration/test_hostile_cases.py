@@ -27,6 +27,8 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 
+pytestmark = pytest.mark.deep
+
 MakeScheduler = Callable[..., RedisScheduler]
 
 INTERVAL = {"__type__": "interval", "every": 3600}

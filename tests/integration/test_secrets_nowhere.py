@@ -23,6 +23,8 @@ from redisbeater.context import Context
 from redisbeater.dashboard import VIEW, token
 from redisbeater.management.runs.results import read_failures
 
+pytestmark = pytest.mark.deep
+
 #: What must not be seen; each definition adds its own number.
 HUSH = "S3cr3t"
 

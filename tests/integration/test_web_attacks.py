@@ -27,6 +27,7 @@ from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.defences import POLICY
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

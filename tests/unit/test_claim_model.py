@@ -32,7 +32,7 @@ BOTH_PATHS_AN_EDIT = {**BOTH_PATHS, "accidents": 0, "edits": 1}
 BOTH_PATHS_AN_EDIT_AND_AN_ACCIDENT = {**BOTH_PATHS, "edits": 1}
 
 #: A walk ends because its worlds do, on a busy machine too. One of a model that has lost a bound ends here.
-pytestmark = pytest.mark.timeout(0)
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(0)]
 MOST_WORLDS = 300_000
 
 #: With a lock, without: how many worlds there are. All are visited; a change of the model changes their number.

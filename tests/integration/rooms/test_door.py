@@ -19,6 +19,8 @@ from redisbeater import RedisScheduler, delays
 from redisbeater.delays import Door
 from redisbeater.exceptions import ImproperlyConfigured
 
+pytestmark = pytest.mark.deep
+
 MakeApp = Callable[..., Celery]
 
 

@@ -22,6 +22,8 @@ from support.rabbitmq import RabbitMQ
 from support.servers import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.deep
+
 NUMBERS = st.integers(0, 119)
 CASES = st.builds(
     Case,

@@ -30,6 +30,8 @@ from redisbeater.dashboard.serving import configuration
 from redisbeater.dashboard.site import MOST_AT_A_TIME, MOST_OF_A_PERSON, HeavyReads
 from redisbeater.dashboard.views import schedule as schedule_views
 
+pytestmark = pytest.mark.deep
+
 #: Entries that whoever searches comes to, behind those of the first page, and how many are read at once.
 GATES, READ_AT_ONCE, READ_AT_ONCE_FOR_UPCOMING = 1_200, 250, 1_000
 

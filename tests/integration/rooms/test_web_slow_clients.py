@@ -19,6 +19,8 @@ from redisbeater.dashboard import serving as connections
 from redisbeater.dashboard.serving import Serving, configuration
 from redisbeater.dashboard.site import Assets
 
+pytestmark = pytest.mark.deep
+
 HEAD = b"POST /preview HTTP/1.1\r\nHost: localhost\r\nX-Redisbeater: 1\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 PAGE = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
